@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 func (a *app) taskHistoryCommand() *cobra.Command {
@@ -172,7 +174,7 @@ type choiceRow struct {
 
 // printBlocker prints what is asked, completely, and the answers with their numbers.
 func (a *app) printBlocker(b *blockerRow) {
-	a.printf("\n%s\n", plainLines(b.Prompt))
+	a.printf("\n%s\n", text.VisibleLines(b.Prompt))
 	for _, row := range [][2]string{
 		{"kind", b.Type},
 		{"question", b.ID},
@@ -182,23 +184,23 @@ func (a *app) printBlocker(b *blockerRow) {
 		{"input", string(b.Input)},
 	} {
 		if row[1] != "" && row[1] != "null" {
-			a.printf("%s: %s\n", row[0], plainLines(row[1]))
+			a.printf("%s: %s\n", row[0], text.VisibleLines(row[1]))
 		}
 	}
 	list := func(choices []choiceRow) {
 		for _, c := range choices {
-			text := c.Label
+			said := c.Label
 			if c.Effect != "" && c.Effect != "none" {
-				text += " (" + c.Effect + ")"
+				said += " (" + c.Effect + ")"
 			}
 			if c.Description != "" {
-				text += ": " + c.Description
+				said += ": " + c.Description
 			}
-			a.printf("  %d %s\n", c.N, plainText(text))
+			a.printf("  %d %s\n", c.N, text.Visible(said))
 		}
 	}
 	for _, q := range b.Questions {
-		a.printf("%s: %s\n", plainText(q.ID), plainText(q.Text))
+		a.printf("%s: %s\n", text.Visible(q.ID), text.Visible(q.Text))
 		if len(b.Questions) > 1 {
 			list(q.Options)
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // taskRow is one task in the server's answers.
@@ -93,7 +95,8 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
-		append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
+		append(append(a.workCommands(), a.reviewCommands()...), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(),
+			a.taskWatchCommand())...)
 }
 
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }
@@ -126,12 +129,14 @@ func (a *app) printTask(raw json.RawMessage) error {
 		{"updated", when(t.Updated)},
 		{"expires", when(t.Expires)},
 	}
-	for _, r := range t.Requests {
-		text := r.Params.Message
+	for i := range t.Requests {
+		r := &t.Requests[i]
+		r.Params.Message = text.VisibleLines(r.Params.Message) // users decide on it
+		asked := r.Params.Message
 		if r.Approval != "" {
-			text = strings.TrimSpace(text + " (" + r.Approval + ")")
+			asked = strings.TrimSpace(asked + " (" + r.Approval + ")")
 		}
-		line, _, _ := strings.Cut(text, "\n")
+		line, _, _ := strings.Cut(asked, "\n")
 		rows = append(rows, []string{"asks " + r.Key, line})
 	}
 	if e := t.Error; e != nil {
@@ -142,7 +147,7 @@ func (a *app) printTask(raw json.RawMessage) error {
 	}
 	for _, r := range t.Requests {
 		if strings.Contains(r.Params.Message, "\n") {
-			a.printf("\n%s\n%s\n", plainText(r.Key), plainLines(r.Params.Message))
+			a.printf("\n%s\n%s\n", plainText(r.Key), r.Params.Message)
 		}
 	}
 	var said struct{ Text string }

@@ -47,16 +47,21 @@ func (a *app) workCommands() []*cobra.Command {
 
 func (a *app) taskCreateCommand() *cobra.Command {
 	var file, agent, memory string
-	var parts, criteria []string
-	var wait bool
+	var parts, after, criteria []string
+	var wait, scratch, uncommitted, here bool
 	text := map[string]*string{}
 	c := &cobra.Command{
 		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
 		Long: `Give a task to one or more task agents. The task is one text, or one --part for each
 agent (a text beside them says what the whole is about), or a file. What becomes of
-it: junctor tasks show ID.`,
+it: junctor tasks show ID.
+
+Inside a git checkout each part works in a worktree of its own, on a branch
+junctor/TASK/PART that starts from HEAD, and the checkout stays as it is. Then:
+junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID.`,
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
   junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
+  junctor tasks create "A health check" --part "api: Write it." --part "tests: Test it." --after tests:api
   junctor tasks create --file task.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{}
@@ -98,6 +103,12 @@ it: junctor tasks show ID.`,
 				setText(part, "agentType", agent)
 				list = append(list, part)
 			}
+			if err := addDependencies(list, after); err != nil {
+				return err
+			}
+			if err := addCheckout(cmd.Context(), body, scratch, uncommitted, here); err != nil {
+				return err
+			}
 			if len(list) > 0 {
 				body["agents"] = list
 			} else {
@@ -117,6 +128,7 @@ it: junctor tasks show ID.`,
 			out, err := decode[struct {
 				ThreadID, Task string
 				Agents         []startedRow
+				Checkout       *checkoutRow
 			}](raw)
 			if err != nil {
 				return err
@@ -125,6 +137,7 @@ it: junctor tasks show ID.`,
 				err = a.printJSON(raw)
 			} else {
 				a.printf("task    %s\nthread  %s\n", plainText(out.Task), plainText(out.ThreadID))
+				a.printCheckout(out.Checkout, uncommitted)
 				err = a.printStarted(out.Agents)
 			}
 			switch works := slices.ContainsFunc(out.Agents, func(s startedRow) bool { return s.Error == nil }); {
@@ -144,6 +157,10 @@ it: junctor tasks show ID.`,
 	f.StringVar(&memory, "memory", "", "`FILE` file that every agent is given to read")
 	f.StringArrayVar(&parts, "part", nil, "`LABEL:TASK` task of one agent among several (repeatable)")
 	f.StringArrayVar(&criteria, "criterion", nil, "`TEXT` what the work is measured by (repeatable)")
+	f.StringArrayVar(&after, "after", nil, "`LABEL:LABEL` the first part starts after the others, separated by commas, and has their work (repeatable)")
+	f.BoolVar(&scratch, "scratch", false, "work in a new folder, also inside a checkout")
+	f.BoolVar(&uncommitted, "include-uncommitted", false, "start from the uncommitted changes of the checkout too")
+	f.BoolVar(&here, "here", false, "work in the checkout itself, on its files")
 	f.BoolVar(&wait, "wait", false, "wait until it ends or asks something")
 	for flag, of := range map[string][2]string{
 		"label": {"label", "`LABEL` name of the agent"}, "repo": {"repo", "`REPO` repository: owner/name, a URL, or a folder that is allowed"},
@@ -308,13 +325,18 @@ func (a *app) taskStopCommand() *cobra.Command {
 	return c
 }
 
-// control performs an operation on a thread and prints the result.
+// control performs an operation on a thread.
 func (a *app) control(ctx context.Context, id string, body map[string]any) error {
 	thread, err := a.threadOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	return a.call(ctx, http.MethodPost, threadPath(thread, "/control"), body, func(raw json.RawMessage) error {
+	return a.controlled(ctx, threadPath(thread, "/control"), body)
+}
+
+// controlled posts a request that changes a thread, and prints the result.
+func (a *app) controlled(ctx context.Context, path string, body map[string]any) error {
+	return a.call(ctx, http.MethodPost, path, body, func(raw json.RawMessage) error {
 		out, err := decode[struct {
 			ThreadID, Status, Task string
 			Stopped                []string

@@ -109,10 +109,11 @@ type Service struct {
 }
 
 // New opens the service and removes what an earlier process left behind. On failure it closes
-// the workspaces.
+// what it has opened.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, logger: cfg.Logger}
 	if err := s.open(ctx); err != nil {
+		s.workers.close(ctx)
 		_ = s.folders.close() // err has the cause
 		return nil, err
 	}

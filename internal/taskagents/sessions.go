@@ -36,8 +36,8 @@ type taskAgents struct {
 }
 
 // open creates all parts of the service in s.workers and s.folders. Files, programs and
-// session tokens that an earlier process left behind are removed. After an error s.folders
-// may be set, and the caller closes it.
+// session tokens that an earlier process left behind are removed. After an error s.workers and
+// s.folders may be set, and the caller closes them.
 func (s *Service) open(ctx context.Context) error {
 	rules, err := detect.Load(s.path("frameworks"))
 	if err != nil {
@@ -73,6 +73,9 @@ func (s *Service) open(ctx context.Context) error {
 		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
 		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
 	})
+	if err != nil {
+		return err
+	}
 	s.workers = t
 	t.logins = s.openLogins(t, user)
 	t.chooser.programs, t.chooser.info = t.Programs, func(id string) (sessions.Info, error) {
@@ -81,9 +84,6 @@ func (s *Service) open(ctx context.Context) error {
 			return sessions.Info{}, err
 		}
 		return one.Info(), nil
-	}
-	if err != nil {
-		return err
 	}
 	if err = s.openThreads(ctx, t); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (t *taskAgents) decided(session, text string) { t.threads.coordinator.Share
 // close ends logins, coordinator and sessions, in this order, and removes the files that were
 // made for the sessions. ctx limits how long programs may take to exit.
 func (t *taskAgents) close(ctx context.Context) {
-	if t == nil || t.Agents == nil {
+	if t == nil {
 		return
 	}
 	t.logins.desk.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -36,13 +37,13 @@ func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
 		meta := map[string]any{}
 		if live, err := f.sessions.Get(s.SessionID); err == nil {
 			if b := live.Info().Blocker; b != nil {
-				key, text, form = blockerKey(s.SessionID, b), message(b, text), answers(b)
+				key, text, form = blockerKey(s.SessionID, b), shown(message(b, text)), answers(b)
 				meta["blocker"] = b
 			}
 		}
 		for _, p := range d.PendingDecisions {
 			if p.SessionID == s.SessionID {
-				key, text = s.SessionID, strings.TrimSpace(p.PromptText+"\n\n"+decided(p))
+				key, text = s.SessionID, shown(p.PromptText+"\n\n"+decided(p))
 				form = map[string]any{
 					"text":     map[string]any{"type": "string", "title": "Answer"},
 					"approved": map[string]any{"type": "boolean", "title": "Do what was decided", "default": true},
@@ -69,6 +70,10 @@ func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
 	}
 	return list
 }
+
+// shown returns a text with escapes for characters that a screen does not show, because a user
+// decides on it.
+func shown(s string) string { return text.VisibleLines(s) }
 
 // blockerKey returns the key of a question. It names the blocker, so that an answer to one that has
 // ended does not reach the next.

@@ -56,12 +56,13 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	if err != nil {
 		return err
 	}
-	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
 	c.follower = newThreadTasks(s.cfg.Tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
-		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Chooser: t.chooser, Standing: s.cfg.Standing,
+		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts,
+		Chooser: t.chooser, Standing: s.cfg.Standing,
 		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.cfg.Gateway, Logger: s.logger,
 	})
+	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
 	cfg := coordinator.Config{
 		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin,
 		Starting: c.launcher.Starting, Skills: t.skills,
@@ -103,6 +104,7 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	defer group.Wait()
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.records.run(ctx, events) }) })
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.follower.run(ctx, events, c.feed) }) })
+	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.collect(ctx, events) }) })
 	group.Go(func() {
 		(&transcripts{registry: c.registry, logger: c.records.logger, held: make(map[string][]threads.Piece)}).run(ctx, c.follower.sessions)
 	})
@@ -126,6 +128,27 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// collect puts the work of each thread that ends on its result branch, until ctx or events ends.
+// If an event is missed, the review of the thread does the same.
+func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Event) {
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			if e.Type != "swarm_complete" {
+				continue
+			}
+			if err := c.launcher.Collect(ctx, e.ThreadID); err != nil && ctx.Err() == nil {
+				c.records.logger.Warn("the work of a task is not on its result branch", "thread", e.ThreadID, "err", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // heed calls f with a subscription to the coordinator's events until ctx ends or the threads
@@ -254,11 +277,17 @@ func (s *Service) look(ctx context.Context, dir string) (validation.Look, error)
 	if err != nil {
 		return validation.Look{}, err
 	}
-	root := real
-	if i := slices.IndexFunc(s.folders.List(), func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 {
+	root, also := real, []string(nil)
+	var list []workspace.Workspace
+	if s.folders.missing == nil {
+		list = s.folders.List()
+	}
+	if i := slices.IndexFunc(list, func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 && list[i].Source != nil {
+		also = list[i].Source.Directories()
+	} else if i >= 0 {
 		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.path("workspaces", "repositories")) // a worktree's git directory is its clone's
 	}
-	e, err := workspace.Collect(ctx, s.folders.git, real, root)
+	e, err := workspace.Collect(ctx, s.folders.git, real, root, also...)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err
 }
 

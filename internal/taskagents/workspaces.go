@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
@@ -127,4 +128,12 @@ func (w *workspaces) close() error {
 		err = errors.Join(err, w.Close())
 	}
 	return err
+}
+
+// checkouts returns the access to users' repositories.
+func (w *workspaces) checkouts() (launch.Checkouts, error) {
+	if w.missing != nil {
+		return nil, w.missing
+	}
+	return w.Manager, nil
 }

@@ -145,6 +145,15 @@ func Visible(s string) string {
 	return b.String()
 }
 
+// VisibleLines applies [Visible] to each line of a text, without empty lines around it.
+func VisibleLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i, line := range lines {
+		lines[i] = Visible(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Quote returns s as a quoted string, with escapes as in [Visible].
 func Quote(s string) string { return Visible(strconv.Quote(s)) }
 

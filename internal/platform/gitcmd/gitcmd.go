@@ -79,6 +79,9 @@ type Command struct {
 	// Dir is the absolute working directory, and Root the directory that must contain the
 	// whole repository. Both are real paths, with Dir inside Root.
 	Dir, Root string
+	// Also lists further real directories that may hold parts of the repository, such as the git
+	// directory of a worktree. The working tree must be inside Root.
+	Also []string
 	// Args begin with the subcommand.
 	Args []string
 	// MergeStderr writes both streams to Stdout.

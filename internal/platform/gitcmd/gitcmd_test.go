@@ -265,6 +265,37 @@ func TestRepositoriesThatReachOutAreRefused(t *testing.T) {
 	}
 }
 
+func TestAGitDirectoryMayBeInAFurtherRoot(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.plain(r.dir, "worktree", "add", "-q", "-b", "part", filepath.Join(r.root, "part"))
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(c Command) error {
+		c.Args, c.NeedRepository = []string{"status"}, true
+		_, err := g.Run(t.Context(), c)
+		return err
+	}
+	part, git := filepath.Join(r.root, "part"), filepath.Join(r.dir, ".git")
+	if err := run(Command{Dir: part, Root: part, Also: []string{git}}); err != nil {
+		t.Errorf("Run(with its git directory) = %v, want no error", err)
+	}
+	for name, c := range map[string]Command{
+		"git directory not named": {Dir: part, Root: part},
+		"another one":             {Dir: part, Root: part, Also: []string{t.TempDir()}},
+	} {
+		if err := run(c); capability.AsError(err).Reason != "security_violation" {
+			t.Errorf("Run(%s) = %v, want security_violation", name, err)
+		}
+	}
+	r.plain(r.dir, "config", "core.worktree", r.root)
+	if err := run(Command{Dir: r.dir, Root: r.dir, Also: []string{r.root}}); capability.AsError(err).Reason != "security_violation" {
+		t.Errorf("Run(working tree in a further root) = %v, want security_violation", err)
+	}
+}
+
 func TestDiscoveryStopsAtTheRoot(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

@@ -72,13 +72,17 @@ func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 		if line == "" {
 			continue
 		}
-		dir, err := inside(c.Root, c.Dir, line)
+		roots := append([]string{c.Root}, c.Also...)
+		if i == 3 { // the working tree
+			roots = roots[:1]
+		}
+		dir, err := inside(roots, c.Dir, line)
 		if err != nil {
 			return "", err
 		}
 		switch i {
 		case 2:
-			if err := checkAlternates(c.Root, dir, 0); err != nil {
+			if err := checkAlternates(roots, dir, 0); err != nil {
 				return "", err
 			}
 		case 3:
@@ -101,8 +105,8 @@ func noRepository(c Command) error {
 	return nil
 }
 
-// inside returns the real path of a directory that git reported. One outside the root is denied.
-func inside(root, base, dir string) (string, error) {
+// inside returns the real path of a directory that git reported. One outside the roots is denied.
+func inside(roots []string, base, dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(base, dir)
 	}
@@ -110,15 +114,17 @@ func inside(root, base, dir string) (string, error) {
 	if err != nil {
 		return "", outside()
 	}
-	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
-		return "", outside()
+	for _, root := range roots {
+		if rel, err := filepath.Rel(root, real); err == nil && filepath.IsLocal(rel) {
+			return real, nil
+		}
 	}
-	return real, nil
+	return "", outside()
 }
 
 // checkAlternates checks that the object directories in objects/info/alternates, from which git also
-// reads objects, are inside the root, recursively.
-func checkAlternates(root, objects string, depth int) error {
+// reads objects, are inside the roots, recursively.
+func checkAlternates(roots []string, objects string, depth int) error {
 	if depth > maxAlternatesDepth {
 		return outside()
 	}
@@ -139,11 +145,11 @@ func checkAlternates(root, objects string, depth int) error {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		dir, err := inside(root, objects, line)
+		dir, err := inside(roots, objects, line)
 		if err != nil {
 			return err
 		}
-		if err := checkAlternates(root, dir, depth+1); err != nil {
+		if err := checkAlternates(roots, dir, depth+1); err != nil {
 			return err
 		}
 	}

@@ -101,6 +101,8 @@ type Request struct {
 	Rows        int               `json:"rows"`
 	ResumeToken string            `json:"resumeToken"`
 	Mode        sessions.Mode     `json:"mode"` // "": pty
+	// Trusted reports that an operator chose Workdir, which need not be below a root.
+	Trusted bool `json:"-"`
 }
 
 // meta holds the members of the metadata that this package reads.
@@ -260,7 +262,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		memory: req.Memory,
 	}
 	made := false
-	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
+	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name), req.Trusted); err != nil {
 		return Info{}, err
 	}
 	if g.preset == "" {
@@ -406,8 +408,8 @@ func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Res
 
 // place returns the real path of a session's working directory: a new scratch folder if asked
 // is "" (made is true), otherwise asked. It fails with denied, reason workdir_outside_allowed,
-// if asked is relative, not a directory, or not below a root.
-func (a *Agents) place(id, asked, label string) (dir string, made bool, err error) {
+// if asked is relative, not a directory, or not below a root unless it is trusted.
+func (a *Agents) place(id, asked, label string, trusted bool) (dir string, made bool, err error) {
 	const op = "tasks.spawn"
 	if asked == "" {
 		dir, err = a.cfg.Scratch.Create(id, label)
@@ -426,6 +428,9 @@ func (a *Agents) place(id, asked, label string) (dir string, made bool, err erro
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
 		return "", false, outside
+	}
+	if trusted {
+		return dir, false, nil
 	}
 	for _, root := range a.cfg.Roots {
 		if root, err := filepath.EvalSymlinks(root); err == nil && (dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")) {

@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 // Threads reads the threads of tasks.
@@ -38,6 +39,10 @@ type Threads interface {
 type Launcher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
+	Review(ctx context.Context, thread, part string) (launch.Reviewed, error)
+	Merge(ctx context.Context, thread string, method workspace.MergeMethod, partial bool) (workspace.Merged, error)
+	Discard(ctx context.Context, thread string) (branches []string, err error)
+	Comment(ctx context.Context, by capability.Principal, c launch.Comments) (launch.Controlled, error)
 }
 
 // Supervisor reads and changes the coordinator's supervision, and confirms its pending decisions.
@@ -143,6 +148,13 @@ type createRequest struct {
 	WorldID    string             `json:"worldId"`
 	UserID     string             `json:"userId"`
 	Metadata   json.RawMessage    `json:"metadata"`
+
+	// Checkout is a folder in a checkout on the server's machine, and CheckoutHead the commit
+	// that the caller sees there.
+	Checkout     string `json:"checkout"`
+	CheckoutHead string `json:"checkoutHead"`
+	Uncommitted  bool   `json:"includeUncommitted"`
+	Here         bool   `json:"here"`
 }
 
 type controlRequest struct {
@@ -209,6 +221,10 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("GET", "/threads/count", s.count)
 	handle("GET", "/threads/{thread}", s.thread)
 	handle("GET", "/threads/{thread}/share", s.share)
+	handle("GET", "/threads/{thread}/diff", s.review)
+	handle("POST", "/threads/{thread}/merge", posted(http.StatusOK, nil, s.merge))
+	handle("POST", "/threads/{thread}/comment", posted(http.StatusOK, nil, s.reviewComment))
+	handle("POST", "/threads/{thread}/discard", posted(http.StatusOK, nil, s.discard))
 	handle("GET", "/tasks/{session}", s.task)
 	handle("GET", "/pending", s.pending)
 	handle("GET", "/supervision", s.supervision)
@@ -298,6 +314,14 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 		Title: in.Title, Request: in.Task, Kind: in.Kind, Repo: in.Repo, BaseBranch: in.BaseBranch, Workdir: in.Workdir, Brief: in.Brief,
 		Memory: in.Memory, Preset: in.Preset,
 		Criteria: in.Criteria, Validator: in.Validator, RoomID: in.RoomID, WorldID: in.WorldID, UserID: in.UserID, Metadata: in.Metadata,
+	}
+	if in.Checkout != "" {
+		if !local(r) {
+			return launch.Created{}, capability.Errorf(capability.CodeInvalidInput, "tasks.create",
+				"the server is on another machine than the checkout %.300q", in.Checkout).
+				With("remote_checkout", "name the repository by its URL with --repo")
+		}
+		t.Checkout = &launch.Checkout{Path: in.Checkout, Head: in.CheckoutHead, Uncommitted: in.Uncommitted, Here: in.Here}
 	}
 	for _, p := range in.Agents {
 		t.Parts = append(t.Parts, launch.Part(p))

@@ -80,6 +80,10 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 		return out, err
 	}
 	live, rest := sorted(d.Sessions)
+	if c.Session != "" {
+		other := func(s row.Session) bool { return s.SessionID != c.Session }
+		live, rest = slices.DeleteFunc(live, other), slices.DeleteFunc(rest, other)
+	}
 	if c.Operation == Continue && len(live) > 0 {
 		s := live[len(live)-1]
 		out.Status = d.Status

@@ -24,8 +24,9 @@ type Task struct {
 	Parts      []Part // 1 to MaxParts
 	Repo       string // repository to clone, with a worktree for each part; or ""
 	BaseBranch string
-	Workdir    string // working directory of all parts; "": a worktree or a new folder
-	Brief      string // the plan that all parts share
+	Workdir    string    // working directory of all parts; "": a worktree or a new folder
+	Checkout   *Checkout // the user's own repository in place of Repo and Workdir, or nil
+	Brief      string    // the plan that all parts share
 	Memory     string
 	Preset     programs.Preset
 	Criteria   []string
@@ -47,9 +48,10 @@ type Part struct {
 // Created is a new thread. Parts that wait for other parts have status planned, those that
 // wait for a slot have status ready, and those that could not be started have an Error.
 type Created struct {
-	ThreadID string    `json:"threadId"`
-	Task     string    `json:"task,omitempty"` // id of the thread's Task
-	Agents   []Started `json:"agents"`
+	ThreadID string      `json:"threadId"`
+	Task     string      `json:"task,omitempty"` // id of the thread's Task
+	Agents   []Started   `json:"agents"`
+	Checkout *InCheckout `json:"checkout,omitempty"`
 }
 
 // Started is the state of a part and its session.
@@ -82,6 +84,8 @@ type Control struct {
 	Note        string    `json:"note,omitempty"`
 	Instruction string    `json:"instruction,omitempty"` // of Continue
 	AgentType   string    `json:"agentType,omitempty"`   // of Resume and Continue; "": as before
+	// Session is the session to continue; "": the newest.
+	Session string `json:"-"`
 	// Wait makes sessions wait for a slot if the maximal number of sessions runs, until the
 	// context ends or the thread is paused or stopped.
 	Wait bool `json:"-"`

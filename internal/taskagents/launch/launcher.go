@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 const (
@@ -70,6 +71,7 @@ type Agents interface {
 // Place is the workspace of a part.
 type Place struct {
 	ID, Path, Branch string
+	Conflicts        []string // files with conflicts between the parts that this one depends on
 }
 
 // Workspaces creates clones of repositories.
@@ -93,7 +95,9 @@ type Config struct {
 	Registry   Registry
 	Agents     Agents
 	Workspaces Workspaces
-	Chooser    Chooser
+	// Checkouts returns the access to users' repositories, or why it is not available.
+	Checkouts func() (Checkouts, error)
+	Chooser   Chooser
 	// Standing returns the principal with the given id and its current rights.
 	Standing func(id string) (capability.Principal, error)
 	// Handle returns the id of a thread's Task and creates it if needed. If nil, threads have
@@ -128,12 +132,19 @@ func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 // started, the thread is stopped.
 //
 // Its errors: invalid_input (no_parts, too_many_agents, unknown_agent_type, bad_metadata,
-// invalid_plan), denied (checks_denied), too_large, and those of the registry. If storing the
+// invalid_plan, and those of a checkout), denied (checks_denied, checkout_denied), too_large, and
+// those of the registry. If storing the
 // brief or creating the Task fails, the thread exists and its id is returned.
 func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) (Created, error) {
 	plan, err := l.plan(by, t)
 	if err != nil {
 		return Created{}, err
+	}
+	var source workspace.Source
+	if t.Checkout != nil {
+		if source, err = l.inspect(ctx, by, t); err != nil {
+			return Created{}, err
+		}
 	}
 	made, err := l.cfg.Registry.Create(ctx, plan)
 	if err != nil {
@@ -142,6 +153,14 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	defer l.coordinator.Conclude(made.Thread.ID) // starts parts that got no slot
 	defer l.starts(made.Thread.ID)()
 	out := Created{ThreadID: made.Thread.ID}
+	if t.Checkout != nil {
+		c, err := l.enter(ctx, made.Thread, source, *t.Checkout)
+		if err != nil {
+			l.giveUp(ctx, made.Thread.ID, "its checkout could not be used")
+			return out, err
+		}
+		out.Checkout = &c
+	}
 	if t.Brief != "" {
 		if err := l.coordinator.SetContext(ctx, made.Thread.ID, t.Brief); err != nil {
 			return out, err
@@ -191,7 +210,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 			With("checks_denied", "say in acceptanceCriteria what has to hold, or name a validator")
 	}
 	meta := t.Metadata
-	for _, key := range []string{row.ControlState, row.ToldEnd, row.Supervision, row.Brief} {
+	for _, key := range []string{row.ControlState, row.ToldEnd, row.Supervision, row.Brief, metaCheckout} {
 		meta = row.WithMeta(meta, key, "")
 	}
 	for key, value := range map[string]string{

@@ -160,6 +160,9 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 		return agents.Info{}, err
 	}
 	text, mail := instructions(d, n, name)
+	if len(place.Conflicts) > 0 && name != programs.Shell {
+		text = conflicted(place.Conflicts) + "\n\nThen: " + text
+	}
 	i, err := l.room(ctx, d, wait, func() (agents.Info, error) {
 		return l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
 	})
@@ -254,9 +257,12 @@ func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (p
 		With("agent_not_installed", "install and log in to one of "+programs.Scored()+"; junctor frameworks list says what is missing")
 }
 
-// place returns the folder of a part: its given one, the thread's clone if it is the only part,
+// place returns the folder of a part: its worktree of a user's checkout, its given one, the thread's clone if it is the only part,
 // otherwise a new worktree beside the clone. Without repository and folder the path is "".
 func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Place, error) {
+	if c, ok := checkoutOf(d.Thread); ok {
+		return l.partPlace(ctx, d, n, c)
+	}
 	if n.Repo == "" || n.Workdir != "" {
 		return Place{Path: n.Workdir}, nil
 	}
@@ -339,6 +345,8 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 		meta = row.WithMeta(meta, key, value)
 	}
 	req.AgentType, req.Workdir, req.Name, req.Metadata = string(name), cmp.Or(p.Path, n.Workdir), label, meta
+	c, ok := checkoutOf(t)
+	req.Trusted = ok && c.Here && req.Workdir == c.Source.Path
 	req.Memory, req.Preset = row.Meta(t.Metadata, metaMemory), programs.Preset(row.Meta(t.Metadata, metaPreset))
 	return l.cfg.Agents.Spawn(ctx, by, req)
 }

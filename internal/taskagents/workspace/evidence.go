@@ -41,9 +41,9 @@ type Evidence struct {
 }
 
 // Collect returns the evidence about dir, a real path inside root; the repository must not lead
-// out of root. If git is nil, only files are listed. Errors: that of ctx, and not_found if dir
+// out of root and also. If git is nil, only files are listed. Errors: that of ctx, and not_found if dir
 // does not exist. A failure of git is in Note.
-func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, error) {
+func Collect(ctx context.Context, git *gitcmd.Git, dir, root string, also ...string) (Evidence, error) {
 	listing, err := List(ctx, dir)
 	e := Evidence{Listing: listing}
 	if err != nil || git == nil {
@@ -52,7 +52,7 @@ func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, 
 	ask := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 		defer cancel()
-		result, err := git.Run(ctx, gitcmd.Command{Dir: dir, Root: root, Args: args, ReadOnly: true, NeedRepository: true})
+		result, err := git.Run(ctx, gitcmd.Command{Dir: dir, Root: root, Also: also, Args: args, ReadOnly: true, NeedRepository: true})
 		if err == nil && result.ExitCode != 0 {
 			err = capability.Errorf(capability.CodeFailed, "evidence.git", "git could not look at it")
 		}

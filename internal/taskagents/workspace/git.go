@@ -44,8 +44,11 @@ func (m *Manager) command(ctx context.Context, git *gitcmd.Git, w Workspace, c g
 		c.Dir = w.Path
 	}
 	c.Root = w.Path
-	if w.Mode == Worktree {
+	switch w.Mode {
+	case Worktree:
 		c.Root = m.base // the git directory is the parent's
+	case Checkout:
+		c.Also = w.Source.Directories()
 	}
 	c.Settings = append(m.author(), c.Settings...)
 	result, err := git.Run(ctx, c)
@@ -96,14 +99,18 @@ func (m *Manager) checkGitDir(w Workspace) error {
 			"use a workspace that was made of a repository")
 	case err != nil:
 		return tampered(err)
-	case w.Mode == Clone && !info.IsDir(), w.Mode == Worktree && (!info.Mode().IsRegular() || info.Size() > 4096):
+	case w.Mode == Clone && !info.IsDir(), w.Mode != Clone && (!info.Mode().IsRegular() || info.Size() > 4096):
 		return tampered(nil)
 	case w.Mode == Clone:
 		return nil
 	}
+	entry := filepath.Join(m.base, w.Parent, ".git", "worktrees", w.ID)
+	if w.Mode == Checkout {
+		entry = filepath.Join(w.Source.GitDir, "worktrees", w.ID)
+	}
 	data, err := os.ReadFile(git)
 	dir, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "gitdir: ")
-	if err != nil || !ok || dir != filepath.Join(m.base, w.Parent, ".git", "worktrees", w.ID) {
+	if err != nil || !ok || dir != entry {
 		return tampered(err)
 	}
 	return nil

@@ -72,7 +72,7 @@ func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, e
 	id := newID()
 	w = Workspace{
 		ID: id, State: Provisioning, Path: filepath.Join(m.base, id), Label: req.Label, CreatedAt: now, UsedAt: now,
-		Execution: word(req.Execution, 40, strings.TrimPrefix(id, "ws-")), Role: word(req.Role, 30, "agent"),
+		Execution: Word(req.Execution, 40, strings.TrimPrefix(id, "ws-")), Role: Word(req.Role, 30, "agent"),
 	}
 	if len(req.Label) > maxLabel {
 		return w, parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "a label has at most %d bytes",
@@ -351,7 +351,7 @@ func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (str
 	if slug == "" {
 		slug = req.Label
 	}
-	name := m.cfg.BranchPrefix + "/" + w.Execution + "/" + w.Role + "-" + word(slug, 30, "task")
+	name := m.cfg.BranchPrefix + "/" + w.Execution + "/" + w.Role + "-" + Word(slug, 30, "task")
 	for n, candidate := 2, name; n <= 1000; n, candidate = n+1, name+"-"+strconv.Itoa(n) {
 		if !taken[candidate] {
 			return candidate, nil
@@ -361,9 +361,9 @@ func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (str
 		name).With("branch_exists", "give another slug")
 }
 
-// word converts a text to a part of a branch name: lower-case letters, digits and hyphens, at
+// Word converts a text to a part of a branch name: lower-case letters, digits and hyphens, at
 // most about most bytes. If nothing is left, it returns otherwise.
-func word(text string, most int, otherwise string) string {
+func Word(text string, most int, otherwise string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

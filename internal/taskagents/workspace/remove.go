@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -65,6 +67,9 @@ func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	if w.Mode == Worktree && s.Branch != "" {
 		return "", nil // its branch stays
 	}
+	if w.Mode == Checkout {
+		return m.unmerged(ctx, w)
+	}
 	args := []string{"--branches", "--glob=refs/stas[h]"} // with a glob character, git does not append /*
 	if head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil || head != "" {
 		args = append(args, "HEAD")
@@ -111,6 +116,11 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 			m.dropMerged(ctx, parent, w)
 		} // if git fails in the parent, a stale entry stays in its list
 	}
+	if w.Mode == Checkout {
+		if err := m.dropPart(ctx, w); err != nil {
+			return failed(err)
+		}
+	}
 	if err := errors.Join(m.forgetToken(w.ID), m.records.Delete(w.ID)); err != nil {
 		return failed(err)
 	}
@@ -118,6 +128,45 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 	delete(m.all, w.ID)
 	m.mu.Unlock()
 	return nil
+}
+
+// unmerged describes the commits of a part that no branch of the user has, or returns "".
+func (m *Manager) unmerged(ctx context.Context, w Workspace) (string, error) {
+	if w.Merged {
+		return "", nil
+	}
+	count, err := m.line(ctx, w, "rev-list", "--count", "HEAD", "--not", "--exclude="+OwnPrefix+"*", "--branches", "--remotes",
+		w.BaseCommit, "--")
+	if err != nil {
+		return "it cannot be looked at", err
+	}
+	if n, _ := strconv.Atoi(count); n > 0 {
+		return count + " commits that were not merged", nil
+	}
+	return "", nil
+}
+
+// dropPart removes the entry of a worktree and its branch from a user's repository. The entry
+// is removed by our own name, because git's prune would remove the user's stale entries too. A
+// repository that is gone is not an error.
+func (m *Manager) dropPart(ctx context.Context, w Workspace) error {
+	root, err := os.OpenRoot(w.Source.GitDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.RemoveAll("worktrees/" + w.ID); err != nil {
+		return err
+	}
+	_ = root.Remove("worktrees") // fails unless it is empty
+	if _, err := os.Lstat(w.Source.Path); errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(w.Branch, OwnPrefix) {
+		return nil
+	}
+	_, err = m.inSource(ctx, *w.Source, "update-ref", "-d", "refs/heads/"+w.Branch)
+	return err
 }
 
 // dropMerged deletes the branch of w if it is merged into its base as last fetched. git keeps a

@@ -43,6 +43,7 @@ const (
 	Clone    Mode = "clone"
 	Worktree Mode = "worktree"
 	Folder   Mode = "scratch"
+	Checkout Mode = "checkout" // a worktree of a user's own repository, for a part of a task
 )
 
 // State is the state of a workspace. Only ready ones are returned to callers.
@@ -68,10 +69,14 @@ type Workspace struct {
 	BaseCommit string      `json:"baseCommit,omitempty"` // "" in a repository without commits
 	Parent     string      `json:"parent,omitempty"`     // the clone that a worktree belongs to
 	Label      string      `json:"label,omitempty"`
-	Execution  string      `json:"execution,omitempty"`
-	Role       string      `json:"role,omitempty"`
-	Notes      []string    `json:"notes,omitempty"` // parts that were left out, such as submodules
+	Execution  string      `json:"execution,omitempty"` // of a Checkout: id of the task's thread
+	Role       string      `json:"role,omitempty"`      // of a Checkout: id of the part
+	Notes      []string    `json:"notes,omitempty"`     // parts that were left out, such as submodules
 	Pull       *forge.Pull `json:"pull,omitempty"`
+	Source     *Source     `json:"source,omitempty"` // of a Checkout: the user's checkout
+	// Conflicts lists the files with conflicts that a merge of parts left in the branch.
+	Conflicts []string `json:"conflicts,omitempty"`
+	Merged    bool     `json:"merged,omitempty"` // a Checkout's work is in the user's branch
 	// OwnToken reports that the request had a token, which is stored for this workspace.
 	OwnToken  bool      `json:"ownToken,omitempty"`
 	Partial   bool      `json:"partial,omitempty"` // partial clone: files of old commits are fetched on demand
@@ -79,8 +84,12 @@ type Workspace struct {
 	UsedAt    time.Time `json:"usedAt"` // last change through the Manager
 }
 
-// root returns the id of the workspace that has the git directory: the parent's or its own.
+// root returns the key of the repository's lock: the id of the workspace that has the git
+// directory, the parent's or its own, or a user's git directory.
 func (w Workspace) root() string {
+	if w.Source != nil {
+		return w.Source.GitDir
+	}
 	if w.Parent != "" {
 		return w.Parent
 	}

@@ -22,6 +22,9 @@ const (
 	doneDelay        = 1500 * time.Millisecond
 	signalDelay      = 2500 * time.Millisecond // for a completion that only the last lines of the screen show
 	hookGrace        = 2 * time.Second
+	// hookEndTimeout is the time that an open input box alone needs to end a turn of a program
+	// whose hooks report the turn, in case that the hook of its end is lost.
+	hookEndTimeout = 45 * time.Second
 	// agreedDelay applies if a sequence and the screen agree; the longer times are for one
 	// of them alone.
 	agreedDelay = 500 * time.Millisecond
@@ -79,6 +82,7 @@ type Detector struct {
 	worked   bool      // the program has shown work since it started or became ready
 	fact     *Fact
 	factNews bool
+	hooked   time.Time // time of the last hook; zero after Esc and after a dialog, whose refusal no hook reports
 
 	lower      string // state by classes 3 and 4 while a hook's fact holds
 	lowerSince time.Time
@@ -217,6 +221,7 @@ func (d *Detector) drop() {
 	if d.fact != nil && d.fact.Class == 2 {
 		d.fact = nil
 	}
+	d.hooked = time.Time{}
 }
 
 // Fact applies a fact of class 1 or 2; the next Tick reports it. A fact is ignored while one of
@@ -227,6 +232,9 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	}
 	f.at, f.Text = now, text.ClipBytes(f.Text, maxText)
 	d.fact, d.factNews = &f, true
+	if f.Class == 2 {
+		d.hooked = now
+	}
 	d.changed(now)
 }
 
@@ -398,6 +406,7 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 		}
 		d.worked, d.entered, d.typed = true, time.Time{}, ""
 	case Blocked: // a dialog that a text opened is part of its turn
+		d.hooked = time.Time{}
 		if d.turn.IsZero() && !d.entered.IsZero() {
 			d.turn, d.entered, d.typed = d.entered, time.Time{}, ""
 		}

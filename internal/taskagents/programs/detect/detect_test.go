@@ -239,6 +239,24 @@ func TestHooks(t *testing.T) {
 		s.show(claude("❯ do it\n● Write(a)\n  ⎿  User rejected write to a")).after(settleTimeout)
 		s.expect(t, "starting", "ready", "busy", "busy:tool", "blocked:permission", "done")
 	})
+	t.Run("end a turn where an open input box alone does not", func(t *testing.T) {
+		t.Parallel()
+		// Without a title, the input box is all that the screen shows between two tools.
+		works := func(fact bool) *session {
+			s := start(t, programs.Gemini).print("\x1b[?2004h").show(gemini("Welcome")).after(settleTimeout).typed("do it\r")
+			s.print("\x1b]0;✦  Working… (demo)\a").show(gemini("> do it\n⠋ Thinking (esc to cancel, 1s)")).after(time.Second)
+			if fact {
+				s.fact(Fact{Class: 2, State: Busy, Phase: PhaseTool + ":read_file", Source: "hook:BeforeTool"}).after(time.Second)
+			}
+			return s.print("\x1b]0;demo\a").show(gemini("> do it\nReading"))
+		}
+		works(false).after(settleTimeout).expect(t, "starting", "ready", "busy", "done")
+		s := works(true).after(settleTimeout)
+		s.expect(t, "starting", "ready", "busy", "busy:tool")
+		s.fact(stop).after(time.Second).expect(t, "starting", "ready", "busy", "busy:tool", "done")
+		// The hook may be lost.
+		works(true).after(hookEndTimeout+settleTimeout).expect(t, "starting", "ready", "busy", "busy:tool", "done")
+	})
 	t.Run("structured facts are all there is", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, programs.Claude).fact(Fact{Class: 1, State: Ready, Source: "structured"}).after(time.Second)

@@ -85,7 +85,7 @@ func (d *Detector) propose() (proposal, bool) {
 	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
 		// The turn ended at once without a hook, so the program must have waited as long as a
 		// fact holds.
-		p.settle = hookGrace
+		p.settle = max(p.settle, hookGrace)
 		return p, true
 	}
 	return hook, true
@@ -279,6 +279,8 @@ func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 	switch open := !d.turn.IsZero(); {
 	case box && sequence && sure:
 		p.settle = agreedDelay
+	case open && !sequence && !sure && !d.hooked.Before(d.turn):
+		p.settle = hookEndTimeout // the program reports the end by a hook, and may be between two tools
 	case open && (box || sequence):
 		p.settle = doneDelay
 	case open || d.file.OneShot:

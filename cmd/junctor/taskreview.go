@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+)
+
+// checkoutRow is the checkout of a task in the server's answers.
+type checkoutRow struct {
+	Source struct {
+		Path, Branch string
+		Dirty        bool
+	}
+	Base, Name string
+	Here       bool
+}
+
+// checkoutHere returns the folder of the git checkout that the command runs in and its commit, or
+// "". The server checks both.
+func checkoutHere(ctx context.Context) (dir, head string) {
+	dir, err := filepath.Abs(".")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	git, missing := gitcmd.New(gitcmd.Config{})
+	if err != nil || missing != nil {
+		return "", ""
+	}
+	line := func(args ...string) string {
+		r, err := git.Run(ctx, gitcmd.Command{Dir: dir, Root: "/", Args: args, ReadOnly: true})
+		if err != nil || r.ExitCode != 0 {
+			return ""
+		}
+		return strings.TrimSpace(r.Stdout.Text())
+	}
+	if line("rev-parse", "--is-inside-work-tree") != "true" {
+		return "", ""
+	}
+	return dir, line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+}
+
+// addCheckout adds the current checkout to a request for a task that names no other place.
+func addCheckout(ctx context.Context, body map[string]any, scratch, uncommitted, here bool) error {
+	for _, other := range []string{"repo", "workdir", "checkout"} {
+		if body[other] != nil {
+			scratch = true
+		}
+	}
+	dir, head := "", ""
+	if !scratch {
+		dir, head = checkoutHere(ctx)
+	}
+	switch {
+	case dir != "":
+		body["checkout"] = dir
+		setText(body, "checkoutHead", head)
+		if uncommitted {
+			body["includeUncommitted"] = true
+		}
+		if here {
+			body["here"] = true
+		}
+	case (uncommitted || here) && body["checkout"] == nil:
+		return capability.Errorf(capability.CodeInvalidInput, "", "this folder is not a git checkout").
+			With("", "--here and --include-uncommitted are for a task in a checkout, without --repo, --workdir and --scratch")
+	}
+	return nil
+}
+
+// printCheckout prints where the parts of a new task work.
+func (a *app) printCheckout(c *checkoutRow, uncommitted bool) {
+	if c == nil {
+		return
+	}
+	at := c.Base[:min(len(c.Base), 12)]
+	if c.Source.Branch != "" {
+		at = c.Source.Branch + " at " + at
+	}
+	if c.Here {
+		a.printf("folder  %s, %s\n", plainText(c.Source.Path), plainText(at))
+		return
+	}
+	a.printf("from    %s, %s\nbranch  junctor/%s/*\n", plainText(c.Source.Path), plainText(at), plainText(c.Name))
+	if c.Source.Dirty && !uncommitted {
+		fmt.Fprintln(a.stderr, "junctor: the checkout has changes that are not committed; the agents do not have them (--include-uncommitted)")
+	}
+}
+
+// addDependencies sets dependsOn of the parts that --after names, as LABEL:LABEL[,LABEL].
+func addDependencies(parts []map[string]any, after []string) error {
+	index := func(label string) (int, error) {
+		i := slices.IndexFunc(parts, func(p map[string]any) bool { return p["label"] == strings.TrimSpace(label) })
+		if i < 0 {
+			return i, capability.Errorf(capability.CodeInvalidInput, "", "no --part has the label %q", strings.TrimSpace(label)).
+				With("", "write --part LABEL:TASK for each, and --after LABEL:LABEL[,LABEL]")
+		}
+		return i, nil
+	}
+	for _, one := range after {
+		label, others, _ := strings.Cut(one, ":")
+		i, err := index(label)
+		if err != nil {
+			return err
+		}
+		var on []int
+		for other := range strings.SplitSeq(others, ",") {
+			n, err := index(other)
+			if err != nil {
+				return err
+			}
+			on = append(on, n)
+		}
+		parts[i]["dependsOn"] = on
+	}
+	return nil
+}
+
+func (a *app) reviewCommands() []*cobra.Command {
+	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskDiscardCommand()}
+}
+
+func (a *app) taskDiffCommand() *cobra.Command {
+	var part string
+	var stat bool
+	c := &cobra.Command{
+		Use: "diff ID", Short: "Show the work of a task in a checkout, as a merge would add it", Args: cobra.ExactArgs(1),
+		Long: `Show the work of the completed parts of a task, new and binary files included, as one
+change in git's format. In a pipe it is byte for byte what merge adds, so that git apply
+takes it; at a terminal characters that it does not show are escaped.`,
+		Example: `  junctor tasks diff tsk_0123456789abcdef
+  junctor tasks diff tsk_0123456789abcdef --part api --stat`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			path := threadPath(thread, "/diff")
+			if part != "" {
+				path += "?part=" + url.QueryEscape(part)
+			}
+			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Done, Parts  int
+					Base, Branch string
+					Conflicts    []string
+					Stat         struct{ Text string }
+					Diff         []byte
+				}](raw)
+				if err != nil {
+					return err
+				}
+				switch {
+				case stat:
+					a.printf("%s", text.VisibleLines(out.Stat.Text)+"\n")
+				case terminal(a.stdout):
+					a.printf("%s", visibleDiff(string(out.Diff)))
+				default:
+					if _, err := a.stdout.Write(out.Diff); err != nil {
+						return err
+					}
+				}
+				fmt.Fprintf(a.stderr, "junctor: %d of %d parts are done; the work is on %s\n", out.Done, out.Parts, plainText(out.Branch))
+				if len(out.Conflicts) > 0 {
+					fmt.Fprintf(a.stderr, "junctor: conflicts in %s\n", text.Visible(strings.Join(out.Conflicts, ", ")))
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&part, "part", "", "`LABEL` only the work of this part and of those that it depends on")
+	c.Flags().BoolVar(&stat, "stat", false, "only the changed files, with the number of lines")
+	return c
+}
+
+// visibleDiff returns a diff for a terminal: tabs stay, all else that it does not show is escaped.
+func visibleDiff(diff string) string {
+	var b strings.Builder
+	for line := range strings.Lines(diff) {
+		end := strings.HasSuffix(line, "\n")
+		for i, field := range strings.Split(strings.TrimSuffix(line, "\n"), "\t") {
+			if i > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(text.Visible(field))
+		}
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func (a *app) taskCommentCommand() *cobra.Command {
+	var part string
+	var on []string
+	c := &cobra.Command{
+		Use: "comment ID [TEXT]", Short: "Send a review of its work to an agent", Args: cobra.RangeArgs(1, 2),
+		Long: `Send a review of a part's work to its agent as one message, with the lines that the
+comments are about. The agent continues in its worktree; tasks diff then shows the work
+with its changes.`,
+		Example: `  junctor tasks comment tsk_0123456789abcdef --part api --on "api/health.go:12:Return 503 here." "And add a test."`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			comments := []map[string]any{}
+			for _, one := range on {
+				file, rest, _ := strings.Cut(one, ":")
+				number, said, ok := strings.Cut(rest, ":")
+				line, err := strconv.Atoi(number)
+				if !ok || err != nil || strings.TrimSpace(said) == "" {
+					return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a comment on a line", one).
+						With("", "write --on FILE:LINE:TEXT")
+				}
+				comments = append(comments, map[string]any{"file": file, "line": line, "text": said})
+			}
+			body := map[string]any{"comments": comments}
+			setText(body, "part", part)
+			if len(args) == 2 {
+				body["text"] = args[1]
+			}
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.controlled(cmd.Context(), threadPath(thread, "/comment"), body)
+		},
+	}
+	c.Flags().StringVar(&part, "part", "", "`LABEL` part whose agent gets the review (default the only one)")
+	c.Flags().StringArrayVar(&on, "on", nil, "`FILE:LINE:TEXT` comment on a line, as it is after the change (repeatable)")
+	return c
+}
+
+func (a *app) taskMergeCommand() *cobra.Command {
+	var squash, rebase, partial bool
+	c := &cobra.Command{
+		Use: "merge ID", Short: "Merge the work of a task into the branch of its checkout", Args: cobra.ExactArgs(1),
+		Long: `Merge the work of a task into the branch that is checked out where the task was created.
+Without a flag the branch is only moved forward. The checkout must have no uncommitted
+changes; a merge that is refused changes nothing. Hooks of the repository are not run.`,
+		Example: `  junctor tasks merge tsk_0123456789abcdef --squash`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"partial": partial}
+			switch {
+			case squash:
+				body["method"] = "squash"
+			case rebase:
+				body["method"] = "rebase"
+			}
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodPost, threadPath(thread, "/merge"), body, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Branch, From, Commit string
+					Stat                 struct{ Text string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				if out.From == out.Commit {
+					a.printf("%s has all of it already\n", plainText(out.Branch))
+					return nil
+				}
+				a.printf("%s\n%s is at %.12s, before at %.12s\n", text.VisibleLines(out.Stat.Text), plainText(out.Branch), plainText(out.Commit), plainText(out.From))
+				fmt.Fprintf(a.stderr, "junctor: remove its worktrees and branches with: junctor tasks discard %s\n", plainText(args[0]))
+				return nil
+			})
+		},
+	}
+	c.Flags().BoolVar(&squash, "squash", false, "as one new commit")
+	c.Flags().BoolVar(&rebase, "rebase", false, "as new commits after those of the branch")
+	c.Flags().BoolVar(&partial, "partial", false, "also if some parts have not completed: without them")
+	c.MarkFlagsMutuallyExclusive("squash", "rebase")
+	return c
+}
+
+func (a *app) taskDiscardCommand() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "discard ID", Short: "Remove the worktrees and branches of a task in a checkout", Args: cobra.ExactArgs(1),
+		Long: `Remove the worktrees and branches of a task from the repository it was created in.
+Work that was not merged is lost.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if a.json || !terminal(a.stdin) {
+					return capability.Errorf(capability.CodeInvalidInput, "", "work of %s that was not merged would be lost", args[0]).
+						With("", "look at it with: junctor tasks diff "+args[0]+"; then give --yes")
+				}
+				fmt.Fprintf(a.stderr, "Remove all work of %s that was not merged? [y/N] ", plainText(args[0]))
+				var word string
+				_, _ = fmt.Fscanln(a.stdin, &word)
+				if !strings.EqualFold(word, "y") && !strings.EqualFold(word, "yes") {
+					return nil
+				}
+			}
+			return a.call(cmd.Context(), http.MethodPost, threadPath(thread, "/discard"), map[string]any{}, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Branches []string }](raw)
+				if err != nil {
+					return err
+				}
+				for _, b := range out.Branches {
+					a.printf("%s is removed\n", plainText(b))
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, yesHelp)
+	return c
+}

@@ -1,0 +1,47 @@
+package taskagents
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+// noTasks ignores the threads of a service.
+type noTasks struct{ Tasks }
+
+func (noTasks) Carry(tasks.Threads) {}
+
+func TestAServiceThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
+	home := t.TempDir()
+	// The history of tasks is opened after the sessions, and a folder in its place is not a file.
+	if err := os.MkdirAll(filepath.Join(home, "agents", "swarm-history.jsonl", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), filepath.Join(home, "junctor.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := goleak.IgnoreCurrent()
+	s, err := New(t.Context(), Config{
+		Home: home, DB: db, Shared: db, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler),
+		Reread: func() (config.Config, error) { return config.Config{}, nil }, Address: func() string { return "" },
+	})
+	if err == nil {
+		t.Fatalf("New = %v, want an error", s)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Errorf("after New failed: %v, want no goroutine", err)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package workspace
+
+import "os"
+
+// foreign reports false, because owners are not compared here.
+func foreign(os.FileInfo) bool { return false }
