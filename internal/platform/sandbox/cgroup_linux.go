@@ -237,9 +237,13 @@ func (g *group) kill() {
 // killTimeout bounds killAll: a process in an uninterruptible call cannot be killed.
 const killTimeout = 5 * time.Second
 
-// killAll kills the processes of the group repeatedly until it is empty or killTimeout ends.
-func (g *group) killAll() {
+// killAll kills the processes of the group repeatedly until it is empty or killTimeout ends, and
+// reports whether it is empty.
+func (g *group) killAll() bool {
 	g.kill()
+	if dir, ok := g.dirs["pids"]; ok { // nothing in it may start a process any more
+		_ = os.WriteFile(filepath.Join(dir, "pids.max"), []byte("0"), 0o600)
+	}
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		left := false
 		for _, dir := range g.dirs {
@@ -252,9 +256,10 @@ func (g *group) killAll() {
 			}
 		}
 		if !left {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // remove removes the group. The kernel returns "busy" while the last process ends.

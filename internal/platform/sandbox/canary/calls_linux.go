@@ -74,7 +74,7 @@ func (r *round) foreign() {
 	} {
 		path := filepath.Join(r.v.Spare, "foreign")
 		_ = os.Remove(path)
-		if err := os.WriteFile(path, program(code), 0o700); err != nil {
+		if err := os.WriteFile(path, Program(code), 0o700); err != nil {
 			r.skip("seccomp", name, err.Error())
 			continue
 		}
@@ -91,8 +91,8 @@ func (r *round) foreign() {
 	}
 }
 
-// program returns a minimal ELF executable for amd64 that consists of code.
-func program(code []byte) []byte {
+// Program returns a minimal ELF executable for amd64 that consists of code.
+func Program(code []byte) []byte {
 	const base, header = 0x400000, 64 + 56
 	le := binary.LittleEndian
 	b := make([]byte, header, header+len(code))
