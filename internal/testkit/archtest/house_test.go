@@ -71,7 +71,7 @@ func TestHouse(t *testing.T) {
 	slices.Sort(single)
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
-		{"lines of product code", product, 191_000}, // of at most 140 columns; raise it with a feature that a user can name
+		{"lines of product code", product, 191_500}, // of at most 140 columns; raise it with a feature that a user can name
 		{"packages", len(list), 181},
 		{"entries of internal/", len(entries), 16},
 		{"packages below 400 lines with one importer", len(single), 12},
