@@ -296,8 +296,9 @@ func (r *confined) settle(h *helperProcess) {
 	r.mu.Unlock()
 }
 
-// helperTimeout is how long the helper may take to kill and reap a tree at T2.
-const helperTimeout = 6 * time.Second
+// helperTimeout is how long the helper may take to kill and reap a tree at T2. A storm of forks leaves
+// it little time of the processors until its signal has ended the storm.
+const helperTimeout = 30 * time.Second
 
 // listen reads the helper's events until the last one, or until the helper ends.
 func (r *confined) listen(ctx context.Context) {

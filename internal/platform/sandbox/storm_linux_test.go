@@ -99,7 +99,7 @@ func oneStorm(t *testing.T, box *Box, i int) {
 	}
 	spec := hostile(line)
 	spec.Grace, spec.Files = time.Millisecond, []*os.File{alive}
-	c := Confinement{Work: work, MinTier: T2, MaxTier: T2, Limits: Limits{Processes: 1000}}
+	c := Confinement{Work: work, MinTier: T2, MaxTier: T2, Limits: Limits{Processes: 400}}
 	_, err := box.Run(ctx, spec, c)
 	_ = alive.Close()
 	if e, ok := errors.AsType[*capability.Error](err); ok && e.Reason == "processes_remain" {
