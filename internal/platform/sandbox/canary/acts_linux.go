@@ -265,7 +265,7 @@ func (r *round) objects() {
 		r.skip("namespaces", "use outside System V objects", cause(err))
 		return
 	}
-	defer unix.Munmap(space)
+	defer func() { _ = unix.Munmap(space) }()
 	at := uintptr(unsafe.Pointer(&space[0]))
 	memory, set, queue := uintptr(r.v.IPC.Memory), uintptr(r.v.IPC.Semaphores), uintptr(r.v.IPC.Messages)
 	space[0] = 1 // the type of a message
