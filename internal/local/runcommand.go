@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/roots"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -225,16 +226,7 @@ func commandEnvironment(extra map[string]string) ([]string, error) {
 
 // isDeniedVariable reports whether commandEnvironment refuses the variable.
 func isDeniedVariable(name string) bool {
-	upper := strings.ToUpper(name)
-	for _, prefix := range []string{"LD_", "DYLD_", "BASH_FUNC_", "JUNCTOR_"} {
-		if strings.HasPrefix(upper, prefix) {
-			return true
-		}
-	}
-	return slices.Contains([]string{
-		"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "IFS", "GLIBC_TUNABLES", "GCONV_PATH",
-		"NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
-	}, upper)
+	return text.IsSteering(name) || strings.HasPrefix(strings.ToUpper(name), "JUNCTOR_")
 }
 
 func invalidCommand(format string, args ...any) error {

@@ -190,9 +190,10 @@ type Log struct {
 	seen     uint64 // end at the last turn of Run
 	watchers map[chan struct{}]struct{}
 
-	chain    chain         // belongs to the goroutine that set writing
-	mirror   *mirrors      // nil without a Mirror
-	keeping  chan struct{} // holds a token during upkeep; guards marked, floor
+	chain    chain           // belongs to the goroutine that set writing
+	mirror   *mirrors        // nil without a Mirror
+	warned   map[string]bool // messages of upkeep whose error lasts; guarded by keeping
+	keeping  chan struct{}   // holds a token during upkeep; guards marked, floor
 	marked   mark
 	floor    floor
 	indexing chan struct{} // holds a token while the index is caught up

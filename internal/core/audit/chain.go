@@ -230,6 +230,7 @@ const (
 	BadNoMAC      = "mac_missing"         // the record has no code, and one before it has
 	BadCheckpoint = "checkpoint_mismatch" // the record is not the one that was logged
 	BadTail       = "tail_missing"        // logged records are missing at the end
+	BadGap        = "segment_missing"     // the file of a segment is missing
 	BadStart      = "start_missing"       // the first segments are missing
 )
 

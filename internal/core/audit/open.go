@@ -233,25 +233,33 @@ func (l *Log) upkeep(ctx context.Context) {
 	l.mu.Unlock()
 	_ = l.waitSynced(dirtyTo) // a failure has marked the log broken
 	if l.mirror != nil {
-		if err := l.mirror.flush(); err != nil {
-			l.cfg.Logger.Warn("audit copy not written", "err", err)
-		}
+		l.warn("audit copy not written", l.mirror.flush())
 	}
 	fresh := end - l.marked.seq
 	if fresh >= l.cfg.CheckpointRecords || fresh > 0 && time.Since(l.marked.at) >= l.cfg.CheckpointEvery {
-		if err := l.checkpoint(ctx); err != nil {
-			l.cfg.Logger.Warn("audit checkpoint not kept", "err", err)
-		} else if l.cfg.Retain > 0 {
-			if err := l.retain(ctx); err != nil {
-				l.cfg.Logger.Warn("old audit segments not removed", "err", err)
-			}
+		err := l.checkpoint(ctx)
+		l.warn("audit checkpoint not kept", err)
+		if err == nil && l.cfg.Retain > 0 {
+			l.warn("old audit segments not removed", l.retain(ctx))
 		}
 	}
 	if !busy && l.cfg.Index != nil && l.indexed.Load() != end {
-		if err := l.catchUp(ctx); err != nil && ctx.Err() == nil {
-			l.cfg.Logger.Warn("audit index behind", "err", err)
+		if err := l.catchUp(ctx); err == nil || ctx.Err() == nil {
+			l.warn("audit index behind", err)
 		}
 	}
+}
+
+// warn logs an error of upkeep once: again only after it has not occurred in between. Caller holds
+// keeping.
+func (l *Log) warn(message string, err error) {
+	if err != nil && !l.warned[message] {
+		l.cfg.Logger.Warn(message, "err", err)
+	}
+	if l.warned == nil {
+		l.warned = make(map[string]bool)
+	}
+	l.warned[message] = err != nil
 }
 
 // checkpoint flushes the chain and stores its end in the head and in the index. Caller holds

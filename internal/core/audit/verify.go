@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 )
 
 // VerifyReport is the outcome of a verification.
@@ -81,6 +82,9 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 		if errors.Is(err, errLongLine) {
 			return bad(ln, w.seq+1, BadLine)
 		}
+		if errors.Is(err, fs.ErrNotExist) { // a writer lists what it wrote, also if the file was deleted since
+			return bad(ln, w.seq+1, BadGap)
+		}
 		if err != nil {
 			return rep, err
 		}
@@ -91,7 +95,7 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 		if ln.header() {
 			rep.Segments++
 			if before != 0 && ln.segment != before+1 {
-				return bad(ln, w.seq+1, BadHeader)
+				return bad(ln, w.seq+1, BadGap)
 			}
 			before = ln.segment
 		}

@@ -98,6 +98,11 @@ func TestHostileNamesAreRefused(t *testing.T) {
 		{"fifo", archive.ReasonViolation, []file{{name: "a", mode: fs.ModeNamedPipe | 0o644}}},
 		{"device", archive.ReasonViolation, []file{{name: "a", mode: fs.ModeDevice | 0o644}}},
 		{"folder with a link's mode", archive.ReasonViolation, []file{{name: "a/", mode: fs.ModeSymlink | 0o777}}},
+		{"trailing dot", archive.ReasonViolation, []file{{name: "a./b"}}},
+		{"trailing space", archive.ReasonViolation, []file{{name: "a/b "}}},
+		{"leading space", archive.ReasonViolation, []file{{name: " a"}}},
+		{"direction override", archive.ReasonViolation, []file{{name: "a\u202egpj.sh"}}},
+		{"zero width", archive.ReasonViolation, []file{{name: "a\u200bb"}}},
 		{"two dots in a name", "", []file{{name: "a..b.txt"}, {name: "..c"}, {name: "d/"}}},
 	} {
 		_, err := read(pack(t, tt.files...))
@@ -113,15 +118,18 @@ func TestArchivesThatReadInTwoWaysAreRefused(t *testing.T) {
 	end := len(good) - 22
 	change := func(f func(b []byte) []byte) []byte { return f(bytes.Clone(good)) }
 	for why, data := range map[string][]byte{
-		"before":  append([]byte("#!/bin/sh\n"), good...),
-		"after":   append(bytes.Clone(good), "more"...),
-		"fewer":   change(func(b []byte) []byte { b[end+8], b[end+10] = 1, 1; return b }),
-		"more":    change(func(b []byte) []byte { b[end+8], b[end+10] = 3, 3; return b }),
-		"huge":    change(func(b []byte) []byte { binary.LittleEndian.PutUint16(b[end+10:], 60_000); return b }),
-		"offset":  change(func(b []byte) []byte { b[end+16]++; return b }),
-		"empty":   {},
-		"text":    []byte("hello"),
-		"no name": change(func(b []byte) []byte { return b[end:] }),
+		"before":       append([]byte("#!/bin/sh\n"), good...),
+		"after":        append(bytes.Clone(good), "more"...),
+		"fewer":        change(func(b []byte) []byte { b[end+8], b[end+10] = 1, 1; return b }),
+		"more":         change(func(b []byte) []byte { b[end+8], b[end+10] = 3, 3; return b }),
+		"huge":         change(func(b []byte) []byte { binary.LittleEndian.PutUint16(b[end+10:], 60_000); return b }),
+		"offset":       change(func(b []byte) []byte { b[end+16]++; return b }),
+		"empty":        {},
+		"text":         []byte("hello"),
+		"local name":   change(func(b []byte) []byte { b[30] = 'c'; return b }),
+		"local method": change(func(b []byte) []byte { b[8] ^= 8; return b }),
+		"local offset": change(func(b []byte) []byte { b[bytes.Index(b, []byte("PK\x01\x02"))+42] = 1; return b }),
+		"no name":      change(func(b []byte) []byte { return b[end:] }),
 	} {
 		if _, err := read(data); err == nil {
 			t.Errorf("%s: read", why)

@@ -66,13 +66,16 @@ func checkPath(p string) error {
 		return refused("%s is not UTF-8", shown(p))
 	case p[0] == '/', len(p) > 1 && p[1] == ':' && unicode.IsLetter(rune(p[0])):
 		return refused("%s is not a relative name", shown(p))
-	case strings.ContainsFunc(p, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }):
-		return refused("%s holds a backslash or a control character", shown(p))
+	case strings.ContainsFunc(p, func(r rune) bool { return r == '\\' || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }):
+		return refused("%s holds a backslash, a control character or an invisible one", shown(p))
 	}
 	depth := 0
 	for part := range strings.SplitSeq(p, "/") {
 		if depth++; part == "" || part == "." || part == ".." {
 			return refused("%s has an empty component, or one that is . or ..", shown(p))
+		}
+		if strings.HasSuffix(part, ".") || strings.TrimSpace(part) != part {
+			return refused("%s has a component that begins or ends with a space, or ends with a dot", shown(p))
 		}
 	}
 	if depth > MaxDepth {

@@ -109,6 +109,9 @@ func survey(r io.ReaderAt, size int64) (entries int, err error) {
 		if !bytes.HasPrefix(head, []byte("PK\x01\x02")) {
 			return 0, broken("the directory of the archive is damaged")
 		}
+		if err := agree(r, at, head); err != nil {
+			return 0, err
+		}
 		at += headerLength
 		for _, field := range []int{28, 30, 32} { // name, extra, comment
 			at += int64(binary.LittleEndian.Uint16(head[field:]))
@@ -118,4 +121,33 @@ func survey(r io.ReaderAt, size int64) (entries int, err error) {
 		return 0, refused("the directory of the archive holds less than its end says")
 	}
 	return entries, nil
+}
+
+// localLength is the length of a member's own header, without its name.
+const localLength = 30
+
+// agree returns an error unless the header before a member's bytes has the same name, flags and
+// method as its entry of the directory, head, which is at the offset at. Programs that read a zip
+// file from its beginning would otherwise find another member.
+func agree(r io.ReaderAt, at int64, head []byte) error {
+	name := make([]byte, binary.LittleEndian.Uint16(head[28:]))
+	local := make([]byte, localLength)
+	begin := int64(binary.LittleEndian.Uint32(head[42:]))
+	if begin >= at {
+		return refused("a member of the archive is not before its directory")
+	}
+	if _, err := r.ReadAt(name, at+headerLength); err != nil {
+		return because(broken("the archive cannot be read"), err)
+	}
+	if _, err := r.ReadAt(local, begin); err != nil || !bytes.HasPrefix(local, []byte("PK\x03\x04")) {
+		return refused("%s is not where the directory of the archive says", shown(string(name)))
+	}
+	own := make([]byte, binary.LittleEndian.Uint16(local[26:]))
+	if _, err := r.ReadAt(own, begin+localLength); err != nil {
+		return because(broken("the archive cannot be read"), err)
+	}
+	if !bytes.Equal(own, name) || !bytes.Equal(local[6:10], head[8:12]) {
+		return refused("%s is called %s before its bytes, or packed in another way", shown(string(name)), shown(string(own)))
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
@@ -303,10 +304,12 @@ func (m *Manifest) asks(k *checker) {
 		k.hold(variable(name), "%.60q is not the name of a variable", name)
 	}
 	for name, value := range m.Env.Set {
+		k.hold(!text.IsSteering(name), "env.set: %.60q changes what programs load or trust", name)
 		k.hold(variable(name) && len(value) <= 64<<10 && !strings.ContainsRune(value, 0),
 			"env.set: %.60q is not the name of a variable, or its value is too long", name)
 	}
 	for name, key := range m.Env.Secrets {
+		k.hold(!text.IsSteering(name), "env.secrets: %.60q changes what programs load or trust", name)
 		k.hold(variable(name) && key != "" && shows(key, 128, false), "env.secrets: %.60q is not the name of a variable, or names no setting",
 			name)
 	}
@@ -377,6 +380,7 @@ func (c *Capability) check(k *checker, i int) {
 		}
 		for name := range c.EnvExtras {
 			k.hold(variable(name), "capabilities/%d: %.60q is not the name of a variable", i, name)
+			k.hold(!text.IsSteering(name), "capabilities/%d: %.60q changes what programs load or trust", i, name)
 		}
 	}
 }

@@ -102,7 +102,7 @@ type group struct {
 }
 
 // groupPrefix is the prefix of the name of every group of the server, before the server's
-// process id.
+// ownerTag.
 const groupPrefix = "junctor-"
 
 // removeStale removes the groups of servers that were killed. The kernel
@@ -112,17 +112,54 @@ func (c cgroups) removeStale() {
 		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*-*"))
 		for _, group := range left {
 			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(group), groupPrefix), "-")
-			if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			if ownerGone(owner) {
 				_ = unix.Rmdir(group)
 			}
 		}
 	}
 }
 
+// ownerTag identifies this process in the names of what it leaves if it is killed: its number, and
+// when it started, because numbers are used again.
+func ownerTag() string {
+	return strconv.Itoa(os.Getpid()) + "." + strconv.FormatInt(startOf(os.Getpid()), 10)
+}
+
+// ownerGone reports whether the process of an ownerTag has ended. A tag without a start, of an
+// earlier version, counts as gone only if no process has its number.
+func ownerGone(tag string) bool {
+	number, start, timed := strings.Cut(tag, ".")
+	pid, err := strconv.Atoi(number)
+	if err != nil || pid <= 0 {
+		return false
+	}
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return true
+	}
+	now := startOf(pid)
+	return timed && now != 0 && start != "0" && strconv.FormatInt(now, 10) != start
+}
+
+// startOf returns when a process started, in ticks since the start of the machine; 0 if that is
+// not known.
+func startOf(pid int) int64 {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[19], 10, 64) // field 22 of proc(5); the first here is 3
+	return n
+}
+
 // newGroup makes a group without limits.
 func (c cgroups) newGroup() (*group, error) {
 	g := &group{version: c.version, dirs: map[string]string{}}
-	name := groupPrefix + strconv.Itoa(os.Getpid()) + "-" + ids.Text()[:12]
+	name := groupPrefix + ownerTag() + "-" + ids.Text()[:12]
 	for controller, parent := range c.dirs {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -237,9 +274,13 @@ func (g *group) kill() {
 // killTimeout bounds killAll: a process in an uninterruptible call cannot be killed.
 const killTimeout = 5 * time.Second
 
-// killAll kills the processes of the group repeatedly until it is empty or killTimeout ends.
-func (g *group) killAll() {
+// killAll kills the processes of the group repeatedly until it is empty or killTimeout ends, and
+// reports whether it is empty.
+func (g *group) killAll() bool {
 	g.kill()
+	if dir, ok := g.dirs["pids"]; ok { // nothing in it may start a process any more
+		_ = os.WriteFile(filepath.Join(dir, "pids.max"), []byte("0"), 0o600)
+	}
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		left := false
 		for _, dir := range g.dirs {
@@ -252,9 +293,10 @@ func (g *group) killAll() {
 			}
 		}
 		if !left {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // remove removes the group. The kernel returns "busy" while the last process ends.

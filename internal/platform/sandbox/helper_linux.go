@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,12 +24,14 @@ type kind struct {
 	grouped bool // in a new control group
 	noProc  bool // without a /proc
 	bare    bool // without the system's files
+	enclose bool // below T3: in an enclosure
 }
 
 func (r *confined) kind() kind {
 	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped(), bare: r.p.Tier == T3 &&
 		r.c.Bare}
 	_, k.noProc = r.p.Missing[LayerProc]
+	k.enclose = !k.isolate && r.landlock() >= jail.MinEnclosingABI
 	return k
 }
 
@@ -38,6 +42,9 @@ type helperProcess struct {
 	exited  chan struct{}
 	group   *group // nil: none
 	built   string // stamp of the private root that it has built ahead, or ""
+	// last is true while the helper must end after the processes of its run: at T2, from the
+	// job to the report of the end.
+	last bool
 }
 
 // startHelper starts a helper, which waits for a job and ends when its control socket is
@@ -69,7 +76,11 @@ func startHelper(k kind) (*helperProcess, error) {
 		isolate(cmd.SysProcAttr, k.rawNet)
 	}
 	procgroup.SealDescriptors()
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if k.enclose {
+		start = func() error { return startEnclosed(cmd) }
+	}
+	if err := start(); err != nil {
 		control.Close()
 		return nil, err
 	}
@@ -85,6 +96,21 @@ func startHelper(k kind) (*helperProcess, error) {
 		}
 	}
 	return h, nil
+}
+
+// startEnclosed starts cmd in an enclosure, from a thread that ends afterwards.
+func startEnclosed(cmd *exec.Cmd) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
+		if err := jail.Enclose(); err != nil {
+			result <- err
+			return
+		}
+		cmd.Args = append(cmd.Args, jail.ArgEnclosed)
+		result <- cmd.Start()
+	}()
+	return <-result
 }
 
 func (h *helperProcess) enterGroup() error {
@@ -145,6 +171,7 @@ func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.Fil
 	for _, f := range extra {
 		fds = append(fds, int(f.Fd()))
 	}
+	h.last = !job.Isolate
 	_, _, err = h.control.WriteMsgUnix([]byte{jail.CommandJob}, unix.UnixRights(fds...), nil)
 	return err
 }
@@ -189,10 +216,25 @@ func (h *helperProcess) close() {
 	}
 }
 
-func (h *helperProcess) end() {
-	_ = h.cmd.Process.Kill()
-	<-h.exited
+// end ends the helper: by a signal, or if it must end last, by closing its socket, after which it
+// kills the processes of its run and ends with the last of them. It waits for the helper, but not
+// longer than helperTimeout for one that must end last, and reports whether it has ended.
+func (h *helperProcess) end() bool {
+	if !h.last {
+		_ = h.cmd.Process.Kill()
+		<-h.exited
+		h.control.Close()
+		return true
+	}
 	h.control.Close()
+	timer := time.NewTimer(helperTimeout)
+	defer timer.Stop()
+	select {
+	case <-h.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // discard ends a used helper. If spares are enabled, it does so in the background, and Close

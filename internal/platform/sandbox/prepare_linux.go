@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -400,7 +399,7 @@ func (r *confined) furnish() {
 }
 
 // tempPrefix begins the name of every temporary directory of tier T2; the
-// server's process id follows.
+// server's ownerTag follows.
 const tempPrefix = "junctor-run-"
 
 // removeStaleTemp removes the files of servers that were killed. Files of other users cannot
@@ -413,7 +412,7 @@ func (b *Box) removeStaleTemp() {
 	left, _ := filepath.Glob(filepath.Join(dir, tempPrefix+"*-*"))
 	for _, temp := range left {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(temp), tempPrefix), "-")
-		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		if ownerGone(owner) {
 			_ = os.RemoveAll(temp)
 		}
 	}
@@ -421,7 +420,7 @@ func (b *Box) removeStaleTemp() {
 
 // confine lists what Landlock permits at T2, and creates the temporary directory.
 func (r *confined) confine() error {
-	temp, err := os.MkdirTemp(r.box.cfg.Scratch, tempPrefix+strconv.Itoa(os.Getpid())+"-*")
+	temp, err := os.MkdirTemp(r.box.cfg.Scratch, tempPrefix+ownerTag()+"-*")
 	if err != nil {
 		return setupFailed("make the temporary directory", err)
 	}

@@ -27,7 +27,7 @@ func HelperMain(argv []string) int {
 	if argv[1] == canaryName {
 		return canaryMain(argv[2:])
 	}
-	return jail.Main()
+	return jail.Main(argv[2:])
 }
 
 // ComputeOnly permanently restricts this process to computing and the descriptors that it
@@ -105,6 +105,7 @@ type confined struct {
 	failed  *jail.Event
 	limit   string
 	flooded bool
+	remain  bool          // processes of the run live that could not be killed
 	started chan struct{} // if not nil, closed when the program was started
 }
 
@@ -196,12 +197,7 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 		_ = h.cmd.Process.Kill()
 	}
 	stopped := r.supervise(ctx, h.cmd, flood)
-	if r.ended == nil { // the helper did not report that the tree ended, so kill the helper, which at T3 ends all
-		h.end()
-		if r.group != nil { // at T2 the tree can outlive the helper
-			r.group.killAll()
-		}
-	}
+	r.settle(h)
 	pumps.wait(drainTimeout)
 	r.box.refill(k)
 
@@ -272,13 +268,37 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan st
 	if r.group != nil {
 		r.group.kill()
 	}
-	_ = cmd.Process.Kill()
+	if r.p.Tier == T3 {
+		_ = cmd.Process.Kill()
+	} else { // ends listen; the helper goes on until its tree is empty
+		r.control.Close()
+	}
 	<-r.events
 	return stopped
 }
 
-// helperTimeout is how long the helper may take to kill and reap a tree at T2.
-const helperTimeout = 6 * time.Second
+// settle ends the helper if it did not report that the tree ended: at T3 that ends the tree; at T2
+// the helper ends the tree and then itself. It records whether processes remain.
+func (r *confined) settle(h *helperProcess) {
+	r.mu.Lock()
+	reported := r.ended != nil || r.failed != nil
+	r.mu.Unlock()
+	if reported {
+		h.last = false
+		return
+	}
+	gone := h.end()
+	if r.group != nil { // at T2 the tree can outlive a helper that was killed from outside
+		gone = r.group.killAll()
+	}
+	r.mu.Lock()
+	r.remain = !gone
+	r.mu.Unlock()
+}
+
+// helperTimeout is how long the helper may take to kill and reap a tree at T2. A storm of forks leaves
+// it little time of the processors until its signal has ended the storm.
+const helperTimeout = 30 * time.Second
 
 // listen reads the helper's events until the last one, or until the helper ends.
 func (r *confined) listen(ctx context.Context) {
@@ -361,6 +381,10 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 		r.limit = "processes"
 	}
 	switch {
+	case r.remain:
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run",
+			"the program was stopped, but the kernel has not ended all of its processes yet").
+			With("processes_remain", "look for processes in state D on the server; the sandbox's helper ends them as soon as it can")
 	case r.flooded:
 		return result, capability.Errorf(capability.CodeFailed, "sandbox.run",
 			"the program wrote more than %d times the %d bytes that are kept of its output", floodFactor,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
 )
@@ -188,6 +191,13 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 	if err = os.Chmod(v.File, 0o666); err != nil {
 		return v, nil, release, err
 	}
+	if err = os.WriteFile(filepath.Join(base, "package", canary.Shown), []byte("shown"), 0o644); err != nil {
+		return v, nil, release, err
+	}
+	if objects, oerr := makeObjects(); oerr == nil {
+		closers = append(closers, objects)
+		v.IPC = &objects.IPC
+	}
 	listen := func(network, address string) string {
 		l, lerr := net.Listen(network, address)
 		if lerr != nil {
@@ -229,6 +239,37 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 	closers = append(closers, victim)
 	v.PID = victim.pid
 	return v, victim, release, nil
+}
+
+// objects are System V objects that every user may use; Close removes them.
+type objects struct{ canary.IPC }
+
+func makeObjects() (*objects, error) {
+	o := &objects{canary.IPC{Memory: -1, Semaphores: -1, Messages: -1}}
+	for _, get := range []struct {
+		to   *int
+		nr   uintptr
+		args [3]uintptr
+	}{
+		{&o.Memory, unix.SYS_SHMGET, [3]uintptr{unix.IPC_PRIVATE, 4096, unix.IPC_CREAT | 0o666}},
+		{&o.Semaphores, unix.SYS_SEMGET, [3]uintptr{unix.IPC_PRIVATE, 1, unix.IPC_CREAT | 0o666}},
+		{&o.Messages, unix.SYS_MSGGET, [3]uintptr{unix.IPC_PRIVATE, unix.IPC_CREAT | 0o666, 0}},
+	} {
+		id, _, errno := unix.Syscall(get.nr, get.args[0], get.args[1], get.args[2])
+		if errno != 0 {
+			return nil, errors.Join(errno, o.Close())
+		}
+		*get.to = int(id)
+	}
+	return o, nil
+}
+
+// Close implements io.Closer.
+func (o *objects) Close() error {
+	_, _ = unix.SysvShmCtl(o.Memory, unix.IPC_RMID, nil)
+	_, _, _ = unix.Syscall6(unix.SYS_SEMCTL, uintptr(o.Semaphores), 0, unix.IPC_RMID, 0, 0, 0)
+	_, _, _ = unix.Syscall(unix.SYS_MSGCTL, uintptr(o.Messages), unix.IPC_RMID, 0)
+	return nil
 }
 
 // victimProcess is a running process for the acts on foreign processes. It ends with its input.

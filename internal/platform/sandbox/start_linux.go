@@ -91,9 +91,9 @@ func (r *confined) finish(h *helperProcess) {
 		result.Signal = unix.SignalName(unix.Signal(r.ended.Signal))
 	}
 	r.mu.Unlock()
-	h.end()
-	if !clean && r.group != nil {
-		r.group.killAll()
+	r.settle(h)
+	if clean {
+		h.end()
 	}
 	r.mu.Lock()
 	if r.measure(&result) && r.limit == "" {
@@ -119,13 +119,12 @@ func (s *service) terminate() { s.r.say(jail.CommandTerm) }
 // last, so that it finds every process.
 func (s *service) kill() {
 	s.r.say(jail.CommandKill)
-	end := func() { _ = s.h.cmd.Process.Kill() }
 	if s.r.p.Tier == T3 {
-		end()
+		_ = s.h.cmd.Process.Kill()
 		return
 	}
-	timer := time.AfterFunc(helperTimeout, end)
-	go func() { // ends with the helper, which the timer kills if it does not end by itself
+	timer := time.AfterFunc(helperTimeout, func() { s.r.control.Close() }) // ends listen
+	go func() {                                                            // ends with the helper, or when the timer has closed its socket
 		<-s.r.events
 		timer.Stop()
 	}()

@@ -39,6 +39,11 @@ const (
 // ErrLocked is the error of Open if another process writes the directory.
 var ErrLocked = errors.New("another process writes this audit log")
 
+// ErrMoved is the error of Append, Sync and Rotate while the name of the last segment is not that of
+// the file they write: it was deleted, moved or replaced. They work again once it is put back.
+var ErrMoved = errors.New("the file of the audit log was deleted, moved or replaced: put it back, or restart the server, " +
+	"which records the gap")
+
 // Config configures a directory of segments. The zero value opens it for writing.
 type Config struct {
 	// ReadOnly acquires no lock, changes nothing and rejects appends, so that a log can be
@@ -53,11 +58,23 @@ type file interface {
 	io.Closer
 	Truncate(size int64) error
 	Datasync() error
+	// IsAt reports whether path is a name of this file, and not of a link to it.
+	IsAt(path string) bool
 }
 
 type osFile struct{ *os.File }
 
 func (f osFile) Datasync() error { return datasync(f.File) }
+
+// IsAt implements file.
+func (f osFile) IsAt(path string) bool {
+	own, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(own, named)
+}
 
 func openFile(path string) (file, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
@@ -194,6 +211,9 @@ func (s *Segments) Append(lines []byte) error {
 	if out == nil || s.cfg.ReadOnly {
 		return errNoSegment
 	}
+	if err := s.inPlace(); err != nil {
+		return err
+	}
 	if ragged {
 		if err := out.Truncate(at); err != nil {
 			return fmt.Errorf("cut off a half-written line: %w", err)
@@ -235,8 +255,26 @@ func (s *Segments) Sync() error {
 	return s.sync()
 }
 
+// inPlace returns ErrMoved if the last segment is no longer found by its name, where readers and the
+// next server look for it.
+func (s *Segments) inPlace() error {
+	s.mu.Lock()
+	out, id := s.out, uint64(0)
+	if n := len(s.list); n > 0 {
+		id = s.list[n-1].ID
+	}
+	s.mu.Unlock()
+	if out != nil && id != 0 && !out.IsAt(s.path(id)) {
+		return ErrMoved
+	}
+	return nil
+}
+
 // sync does the work of Sync; the caller holds flush.
 func (s *Segments) sync() error {
+	if err := s.inPlace(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	out, at := s.out, s.synced
 	if s.rewrite {

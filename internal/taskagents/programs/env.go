@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	basetext "github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -33,7 +34,10 @@ func denied(name string) bool {
 // not set it.
 func steers(name string) bool {
 	upper := strings.ToUpper(name)
-	for _, prefix := range []string{"LD_", "DYLD_", "ELIZA_HOOK_", "PARALLAX_SESSION"} {
+	if basetext.IsSteering(name) {
+		return true
+	}
+	for _, prefix := range []string{"ELIZA_HOOK_", "PARALLAX_SESSION"} {
 		if strings.HasPrefix(upper, prefix) {
 			return true
 		}
@@ -41,11 +45,7 @@ func steers(name string) bool {
 	if strings.HasPrefix(upper, "GIT_") {
 		return !strings.HasPrefix(upper, "GIT_AUTHOR_") && !strings.HasPrefix(upper, "GIT_COMMITTER_")
 	}
-	return slices.Contains([]string{
-		"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME",
-		"PYTHONSTARTUP",
-		"PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
-	}, upper)
+	return slices.Contains([]string{"PATH", "HOME", "SHELL"}, upper)
 }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -22,6 +22,9 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	if err := rec.Check(); err != nil {
 		return Status{}, err
 	}
+	if err := rec.CheckVariables(); err != nil {
+		return Status{}, err
+	}
 	publish, err := r.running()
 	if err != nil {
 		return Status{}, err

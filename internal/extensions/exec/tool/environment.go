@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/secret"
@@ -24,19 +25,18 @@ type Environment struct {
 	Lookup func(name string) (string, bool)
 }
 
-// denied returns the patterns of names that change how programs load or what they may
-// do, or that suggest a secret. A leading or trailing '*' matches any text.
+// denied returns the patterns of names, in addition to [text.IsSteering], that change what programs
+// may do or suggest a secret. A leading or trailing '*' matches any text.
 func denied() []string {
-	return strings.Fields("LD_* DYLD_* BASH_ENV ENV BASH_FUNC_* SHELLOPTS PS4 IFS PROMPT_COMMAND PYTHON* PERL5* RUBY* NODE_* JAVA_TOOL_OPTIONS GIT_* SSH_* " +
-		"GCONV_PATH LOCPATH NLSPATH TMUX* DBUS_* XDG_RUNTIME_DIR DISPLAY WAYLAND_* *_KEY *_TOKEN *SECRET* *PASSWORD* *CREDENTIAL* " +
+	return strings.Fields("PYTHON* NODE_* GIT_* SSH_* TMUX* DBUS_* XDG_RUNTIME_DIR DISPLAY WAYLAND_* *_KEY *_TOKEN *SECRET* *PASSWORD* *CREDENTIAL* " +
 		"AWS_* AZURE_* GOOGLE_* GH_* OPENAI_* ANTHROPIC_* JUNCTOR_*")
 }
 
-// Denied reports whether a variable can be neither copied nor set by a manifest. Secrets
-// are exempt, because the user agreed to their names.
+// Denied reports whether a variable can be neither copied nor set by a manifest. The names of
+// secrets may suggest one, because the user agreed to them, but not steer a program.
 func Denied(name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc(denied(), func(pattern string) bool {
+	return text.IsSteering(name) || slices.ContainsFunc(denied(), func(pattern string) bool {
 		rest, suffix := strings.CutPrefix(pattern, "*")
 		rest, prefix := strings.CutSuffix(rest, "*")
 		switch {
@@ -82,8 +82,8 @@ func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]st
 		}
 		vars[name] = value
 	}
-	for name, value := range e.Secrets { // not checked by Denied: the user agreed to the name
-		if !validVariable(name) || fixed[name] || strings.HasPrefix(name, "LD_") {
+	for name, value := range e.Secrets { // the user agreed to the name, so it may suggest a secret
+		if !validVariable(name) || fixed[name] || text.IsSteering(name) {
 			return nil, fault.SecurityViolation("the extension may not set the variable " + name)
 		}
 		vars[name] = value.Reveal()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,8 @@ func Run(v Victims, inherited []int) []Result {
 	r.files()
 	r.links()
 	r.attributes()
+	r.descriptors()
+	r.objects()
 	r.proc()
 	r.sockets()
 	r.network()
@@ -209,6 +212,77 @@ func (r *round) attributes() {
 		_, err = unix.Getxattr(r.v.File, "user.canary", nil)
 	}
 	r.try("seccomp", "set an attribute of an outside file", err)
+}
+
+// descriptors changes attributes of a file through a descriptor that was opened for reading, and
+// compares the file before and after, because some filtered calls report success and do nothing.
+func (r *round) descriptors() {
+	if r.v.Package == "" {
+		return
+	}
+	f, err := os.Open(filepath.Join(r.v.Package, Shown))
+	if err != nil {
+		r.skip("root", "change a read-only file through its descriptor", cause(err))
+		return
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	look := func() (text string) {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil {
+			return ""
+		}
+		value := make([]byte, 64)
+		n, _ := unix.Fgetxattr(fd, "user.canary", value)
+		return fmt.Sprint(st.Mode, st.Uid, st.Gid, st.Mtim, string(value[:max(n, 0)]))
+	}
+	times := [2]unix.Timespec{{Sec: 1}, {Sec: 1}}
+	for _, act := range []struct {
+		name string
+		call func() error
+	}{
+		{"change its mode", func() error { return unix.Fchmod(fd, 0o777) }},
+		{"change its owner", func() error { return unix.Fchown(fd, os.Geteuid(), os.Getegid()) }},
+		{"change its times", func() error { return rawCall(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times[0]))) }},
+		{"set an attribute of it", func() error { return unix.Fsetxattr(fd, "user.canary", []byte("x"), 0) }},
+	} {
+		before := look()
+		err := act.call()
+		if err == nil && look() == before {
+			err = errUnchanged
+		}
+		r.try("root", act.name+" through a descriptor for reading", err)
+	}
+}
+
+// objects uses System V objects by their ids, without a get.
+func (r *round) objects() {
+	if r.v.IPC == nil {
+		return
+	}
+	space, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // it must not move
+	if err != nil {
+		r.skip("namespaces", "use outside System V objects", cause(err))
+		return
+	}
+	defer func() { _ = unix.Munmap(space) }()
+	at := uintptr(unsafe.Pointer(&space[0]))
+	memory, set, queue := uintptr(r.v.IPC.Memory), uintptr(r.v.IPC.Semaphores), uintptr(r.v.IPC.Messages)
+	space[0] = 1 // the type of a message
+	for _, c := range []struct {
+		name string
+		nr   uintptr
+		args []uintptr
+	}{
+		{"attach outside shared memory", unix.SYS_SHMAT, []uintptr{memory, 0, unix.SHM_RDONLY}},
+		{"read the state of outside shared memory", unix.SYS_SHMCTL, []uintptr{memory, unix.IPC_STAT, at + 1024}},
+		{"read an outside semaphore", unix.SYS_SEMCTL, []uintptr{set, 0, 12, 0}}, // GETVAL
+		{"send an outside message", unix.SYS_MSGSND, []uintptr{queue, at, 8, unix.IPC_NOWAIT}},
+		{"receive an outside message", unix.SYS_MSGRCV, []uintptr{queue, at, 8, 0, unix.IPC_NOWAIT}},
+		{"read the state of an outside queue", unix.SYS_MSGCTL, []uintptr{queue, unix.IPC_STAT, at + 1024}},
+	} {
+		r.try("namespaces", c.name, rawCall(c.nr, c.args...))
+	}
 }
 
 func (r *round) proc() {

@@ -45,6 +45,24 @@ func (r *round) calls() {
 		{"read the kernel log", unix.SYS_SYSLOG, []uintptr{3, at, 16}},
 		{"switch off address randomisation", unix.SYS_PERSONALITY, []uintptr{0x0040000}},
 		{"type into the terminal", unix.SYS_IOCTL, []uintptr{0, unix.TIOCSTI, at}},
+		{"take off a mount", unix.SYS_UMOUNT2, []uintptr{at, 0}},
+		{"move a mount", unix.SYS_MOVE_MOUNT, []uintptr{uintptr(0xffffff9c), at, uintptr(0xffffff9c), at, 0}},
+		{"change a mount", unix.SYS_MOUNT_SETATTR, []uintptr{uintptr(0xffffff9c), at, 0, at, 32}},
+		{"pick a file system", unix.SYS_FSPICK, []uintptr{uintptr(0xffffff9c), at, 0}},
+		{"enter an io_uring", unix.SYS_IO_URING_ENTER, []uintptr{0, 0, 0, 0, 0}},
+		{"register with an io_uring", unix.SYS_IO_URING_REGISTER, []uintptr{0, 0, 0, 0}},
+		{"watch a file system", unix.SYS_FANOTIFY_INIT, []uintptr{0, 0}},
+		{"request a key", unix.SYS_REQUEST_KEY, []uintptr{at, at, 0, 0}},
+		{"unload a module", unix.SYS_DELETE_MODULE, []uintptr{at, 0}},
+		{"load a module from a file", unix.SYS_FINIT_MODULE, []uintptr{0, at, 0}},
+		{"load a kernel from a file", unix.SYS_KEXEC_FILE_LOAD, []uintptr{0, 0, 0, at, 0}},
+		{"turn on swap", unix.SYS_SWAPON, []uintptr{at, 0}},
+		{"turn off swap", unix.SYS_SWAPOFF, []uintptr{at}},
+		{"set a clock", unix.SYS_CLOCK_SETTIME, []uintptr{0, at}},
+		{"set the domain name", unix.SYS_SETDOMAINNAME, []uintptr{at, 0}},
+		{"set a quota", unix.SYS_QUOTACTL, []uintptr{0, at, 0, 0}},
+		{"advise another process's memory", unix.SYS_PROCESS_MADVISE, []uintptr{0, at, 1, 0, 0}},
+		{"get the number of a file", unix.SYS_NAME_TO_HANDLE_AT, []uintptr{uintptr(0xffffff9c), at, at, at, 0}},
 		{"compare kernel objects", unix.SYS_KCMP, []uintptr{uintptr(os.Getpid()), uintptr(os.Getpid()), 2, 0, 0}},
 	} {
 		r.try("seccomp", c.name, rawCall(c.nr, c.args...))
@@ -74,7 +92,7 @@ func (r *round) foreign() {
 	} {
 		path := filepath.Join(r.v.Spare, "foreign")
 		_ = os.Remove(path)
-		if err := os.WriteFile(path, program(code), 0o700); err != nil {
+		if err := os.WriteFile(path, Program(code), 0o700); err != nil {
 			r.skip("seccomp", name, err.Error())
 			continue
 		}
@@ -91,8 +109,8 @@ func (r *round) foreign() {
 	}
 }
 
-// program returns a minimal ELF executable for amd64 that consists of code.
-func program(code []byte) []byte {
+// Program returns a minimal ELF executable for amd64 that consists of code.
+func Program(code []byte) []byte {
 	const base, header = 0x400000, 64 + 56
 	le := binary.LittleEndian
 	b := make([]byte, header, header+len(code))

@@ -26,8 +26,19 @@ type Victims struct {
 	Abstract string `json:"abstract,omitempty"` // an abstract one, without the @
 	Env      string `json:"env,omitempty"`      // name of a variable of the server that the program must not see
 	Internet bool   `json:"internet,omitempty"` // the run has a network, so it may create sockets
+	IPC      *IPC   `json:"ipc,omitempty"`      // System V objects that every user may use
 	Spare    string `json:"spare,omitempty"`    // a directory inside that may be written to
 }
+
+// IPC holds the ids of System V objects of the server's machine.
+type IPC struct {
+	Memory     int `json:"memory"`
+	Semaphores int `json:"semaphores"`
+	Messages   int `json:"messages"`
+}
+
+// Shown is the name of a file in the package that the program may read and nothing else.
+const Shown = "shown"
 
 // Result is the outcome of one act.
 type Result struct {

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -322,10 +323,12 @@ func hopByHop() []string {
 // pass forwards one plain request.
 func (p *proxy) pass(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Scheme != "http" || r.URL.Host == "" {
+		p.report(Decision{Host: cut(cmp.Or(r.URL.Host, r.Host)), Reason: "the request is not one for a proxy", At: time.Now()})
 		http.Error(w, "junctor: this is a proxy: ask for an absolute http URL, or CONNECT", http.StatusBadRequest)
 		return
 	}
 	if r.URL.User != nil {
+		p.report(Decision{Host: cut(r.URL.Host), Port: 80, Reason: "the URL has a user in it", At: time.Now()})
 		http.Error(w, "junctor: denied: a URL with a user in it", http.StatusForbidden)
 		return
 	}

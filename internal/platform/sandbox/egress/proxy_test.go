@@ -273,6 +273,14 @@ func TestWhatIsNoProxyRequest(t *testing.T) {
 		if !strings.Contains(status, " 400 ") && !strings.Contains(status, " 403 ") {
 			t.Errorf("%q: %q", line, status)
 		}
+		select {
+		case d := <-r.decisions:
+			if d.Allowed || d.Reason == "" {
+				t.Errorf("decision on %q = %+v, want a denial with its reason", line, d)
+			}
+		default:
+			t.Errorf("%q: no decision was recorded, want a denial", line)
+		}
 	}
 	if len(r.world.dialed) != 0 {
 		t.Errorf("dialled %v", r.world.dialed)

@@ -40,7 +40,9 @@ type helper struct {
 	tool  int    // handle of the program, if it does
 	extra []int  // the program's descriptors from 3 on
 	base  string // where the private root is being built, "" before
-	send  sync.Mutex
+	// enclosed is true if the kernel lets this process signal only itself and the run's tree.
+	enclosed bool
+	send     sync.Mutex
 
 	mu       sync.Mutex
 	pid      int // of the program, 0 before it is started
@@ -49,14 +51,16 @@ type helper struct {
 
 // Main runs the helper, and returns its exit status. The status is 0 once the program's end
 // was reported, for every outcome of the program.
-func Main() int {
+//
+// With [ArgEnclosed] as its argument, the process was started in an enclosure (see [Enclose]).
+func Main(args []string) int {
 	// Inherited descriptors are closed here, including those without close-on-exec.
 	if err := unix.CloseRange(ControlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		closeOnExecByHand()
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // prevents other processes from reading the job from this memory
 	haveThreads()
-	h := &helper{}
+	h := &helper{enclosed: len(args) == 1 && args[0] == ArgEnclosed && isEnclosed()}
 	if err := h.life(); err != nil {
 		step, errno := "sandbox", syscall.Errno(0)
 		if s, ok := errors.AsType[*stepError](err); ok {
@@ -65,6 +69,9 @@ func Main() int {
 		errors.As(err, &errno)
 		h.event(Event{Kind: EventFailed, Step: step, Errno: int(errno), Detail: err.Error()})
 		h.killAll()
+		if !h.job.Isolate {
+			h.sweep()
+		}
 		return 1
 	}
 	return 0

@@ -25,6 +25,7 @@ type process struct {
 	pid, parent int
 	cpu         time.Duration // of the process and its reaped children
 	resident    int64         // bytes
+	started     int64         // ticks since the start of the machine
 }
 
 // watch checks the tree's memory, CPU time and disk usage at intervals, and kills the tree
@@ -180,7 +181,7 @@ func readProcess(pid int) (process, bool) {
 	p := process{
 		pid: pid, parent: int(number(4)),
 		cpu:      time.Duration(number(14)+number(15)+number(16)+number(17)) * tickInterval,
-		resident: number(24) * int64(os.Getpagesize()),
+		resident: number(24) * int64(os.Getpagesize()), started: number(22),
 	}
 	return p, true
 }

@@ -3,6 +3,10 @@ package seccomp
 // numbersAMD64 returns the numbers on linux/amd64 of the calls that the filter names.
 func numbersAMD64() map[string]uint32 {
 	return map[string]uint32{
+		"fchmod":             91,
+		"fchown":             93,
+		"fsetxattr":          190,
+		"fremovexattr":       199,
 		"shmat":              30,
 		"shmctl":             31,
 		"semop":              65,

@@ -3,6 +3,10 @@ package seccomp
 // numbersARM64 returns the numbers on linux/arm64 of the calls that the filter names.
 func numbersARM64() map[string]uint32 {
 	return map[string]uint32{
+		"fchmod":             52,
+		"fchown":             55,
+		"fsetxattr":          7,
+		"fremovexattr":       16,
 		"shmat":              196,
 		"shmctl":             195,
 		"semop":              193,

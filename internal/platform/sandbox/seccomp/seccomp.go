@@ -22,8 +22,9 @@ type Options struct {
 	// part of the size of a process, which is watched where a control group is missing.
 	Uncounted bool
 	// Files is for programs that run as the server's own user. It refuses the calls on files
-	// that Landlock does not cover: path-based chmod and utime. Path-based chown reports
-	// success and does nothing.
+	// that Landlock does not cover, because a descriptor for reading suffices for them: chmod and
+	// utime by path, chmod by descriptor. Chown, and utime and extended attributes by descriptor,
+	// report success and do nothing, because installers require them.
 	Files bool
 }
 
@@ -135,10 +136,12 @@ func processIgnored() []string {
 // fileDenied returns the calls that Options.Files refuses; those of fileIgnored report success
 // and do nothing.
 func fileDenied() []string {
-	return []string{"chmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr"}
+	return []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr"}
 }
 
-func fileIgnored() []string { return []string{"chown", "lchown", "fchownat"} }
+func fileIgnored() []string {
+	return []string{"chown", "lchown", "fchown", "fchownat", "fsetxattr", "fremovexattr"}
+}
 
 // assembler collects instructions.
 type assembler struct {
@@ -246,13 +249,13 @@ func (a *assembler) socket(internet bool, types ...uint32) {
 func (a *assembler) files() {
 	a.refuse(errPerm, fileDenied()...)
 	a.refuse(errNone, fileIgnored()...)
-	a.when("utimensat", func(b *assembler) { // without a path it means an open file, which is the program's own
+	a.when("utimensat", func(b *assembler) { // without a path it means an open file
 		b.emit(opLoad, argLow(1))
 		b.jump(opEqual, 0, 0, 2)
 		b.emit(opLoad, argHigh(1))
 		b.jump(opEqual, 0, 1, 0)
 		b.errno(errPerm)
-		b.emit(opRet, retAllow)
+		b.errno(errNone)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // The values of a record's fields.
@@ -254,6 +255,21 @@ func (r *Record) checkCommand() error {
 		}
 	}
 	return r.checkConfinement()
+}
+
+// CheckVariables returns an error if the record sets a variable that changes what its program loads
+// or trusts. Records that are stored already are not checked for it.
+func (r *Record) CheckVariables() error {
+	for _, pairs := range []map[string]string{r.Env, r.EnvSecrets} {
+		for name := range pairs {
+			if text.IsSteering(name) {
+				return capability.Errorf(capability.CodeInvalidInput, "upstreams.check",
+					"the variable %s changes what programs load or trust, so an upstream may not set it", name).
+					With("invalid_upstream", "if the program needs it, set it in a script that starts the program")
+			}
+		}
+	}
+	return nil
 }
 
 // checkAgent returns an error for fields that only the other kind of upstream has.

@@ -130,3 +130,24 @@ func TestConfinementOfARecord(t *testing.T) {
 		}
 	}
 }
+
+func TestVariablesThatSteerProgramsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"LD_PRELOAD": "invalid_upstream", "SSL_CERT_FILE": "invalid_upstream", "MEMORY_FILE_PATH": ""} {
+		for _, r := range []Record{
+			{Name: "n", Command: []string{"server"}, Env: map[string]string{name: "x"}},
+			{Name: "n", Command: []string{"server"}, EnvSecrets: map[string]string{name: "x"}},
+		} {
+			got := ""
+			if err := r.CheckVariables(); err != nil {
+				got = capability.AsError(err).Reason
+			}
+			if got != want {
+				t.Errorf("CheckVariables(%s) = %q, want %q", name, got, want)
+			}
+			if err := r.Check(); err != nil { // a stored record stays usable
+				t.Errorf("Check(%s) = %v, want nil", name, err)
+			}
+		}
+	}
+}

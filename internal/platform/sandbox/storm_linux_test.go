@@ -1,0 +1,111 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
+)
+
+// comets returns a program that starts 64 processes in sessions of their own. Each repeats: it
+// forks and ends. Every list of them is out of date once it is read.
+func comets() []byte {
+	return canary.Program([]byte{
+		0xbb, 6, 0, 0, 0, // mov ebx, 6
+		0xb8, 57, 0, 0, 0, 0x0f, 0x05, // fork
+		0xff, 0xcb, 0x75, 0xf5, // dec ebx; jnz fork
+		0xb8, 112, 0, 0, 0, 0x0f, 0x05, // setsid
+		0xb8, 57, 0, 0, 0, 0x0f, 0x05, // fork
+		0x85, 0xc0, 0x74, 0xee, // the child repeats from setsid
+		0x78, 0xf3, // without a child, repeat from fork
+		0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, // exit(0)
+	})
+}
+
+// Two storms at once are ended by a timeout, by the caller and by their own end, after a short and
+// after a long time. No process of a storm lives when Run has returned.
+func TestForkStormsDoNotOutliveTheirRun(t *testing.T) { forkStorms(t, 8) }
+
+// forkStorms is not parallel, because the kernel counts the processes of other tests with its own.
+func forkStorms(t *testing.T, count int) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("SKIPPED: the storm is written for amd64")
+	}
+	for _, c := range []struct {
+		name string
+		off  map[string]string
+	}{
+		{"control group", nil},
+		{"no control group", map[string]string{LayerCgroup: "by this test"}},
+	} {
+		box := New(Config{Off: c.off})
+		f := box.Facts()
+		if f.NoT2 != "" {
+			t.Skipf("SKIPPED: %s", f.NoT2)
+		}
+		if f.Landlock < jail.MinEnclosingABI {
+			t.Skipf("SKIPPED: Landlock %d does not restrict signals, so processes are killed one by one", f.Landlock)
+		}
+		t.Run(c.name, func(t *testing.T) {
+			for i := 0; i < count; i += 2 {
+				var both sync.WaitGroup
+				for j := range 2 {
+					both.Go(func() { oneStorm(t, box, i+j) })
+				}
+				both.Wait()
+			}
+		})
+	}
+}
+
+func oneStorm(t *testing.T, box *Box, i int) {
+	work := workDir(t)
+	if err := os.WriteFile(filepath.Join(work, "storm"), comets(), 0o755); err != nil {
+		t.Error(err)
+		return
+	}
+	// Every process of the run inherits the writing end, so the reading end shows whether one lives.
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Error(err)
+		return
+	}
+	defer unix.Close(pipe[0])
+	alive := os.NewFile(uintptr(pipe[1]), "alive")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	line := "./storm; while :; do :; done"
+	switch i % 4 {
+	case 0:
+		ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+	case 1:
+		ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+	case 2:
+		time.AfterFunc(250*time.Millisecond, cancel)
+	default: // the program ends by itself, in the middle of its storm
+		line = "./storm; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 0"
+	}
+	spec := hostile(line)
+	spec.Grace, spec.Files = time.Millisecond, []*os.File{alive}
+	c := Confinement{Work: work, MinTier: T2, MaxTier: T2, Limits: Limits{Processes: 400}}
+	_, err := box.Run(ctx, spec, c)
+	_ = alive.Close()
+	if e, ok := errors.AsType[*capability.Error](err); ok && e.Reason == "processes_remain" {
+		t.Errorf("storm %d: %v", i, err)
+	}
+	if n, err := unix.Read(pipe[0], make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("storm %d: a process of the run lives after its end: read = %d, %v, want the end of the file", i, n, err)
+	}
+}
