@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"html/template"
+	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"path"
@@ -74,16 +75,6 @@ func (f *frames) find(value string, now time.Time, document bool) (*frame, error
 	return f.list[i], nil
 }
 
-// view is a view in the answer of GET /api/v1/views.
-type view struct {
-	ID              string `json:"id"`
-	Module          string `json:"module"`
-	Endpoint        string `json:"endpoint"`
-	BundlePath      string `json:"bundlePath"`
-	BundleURL       string `json:"bundleUrl"`
-	ComponentExport string `json:"componentExport"`
-}
-
 // answer is a response that is kept in memory. The API bounds its size.
 type answer struct {
 	header http.Header
@@ -134,32 +125,33 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var listed struct {
-		Views []view `json:"views"`
+		Views []map[string]any `json:"views"`
 	}
 	got := s.ask(r, t.Principal(), http.MethodGet, "/api/v1/views", nil)
 	if err := json.Unmarshal(got.body.Bytes(), &listed); err != nil || got.code != http.StatusOK {
 		return capability.Errorf(capability.CodeUnavailable, "console.frame", "the views cannot be listed")
 	}
-	i := slices.IndexFunc(listed.Views, func(v view) bool { return v.Module == req.Module && v.ID == req.View })
-	if i < 0 || listed.Views[i].BundleURL == "" {
+	i := slices.IndexFunc(listed.Views, func(v map[string]any) bool { return v["module"] == req.Module && v["id"] == req.View })
+	if i < 0 || listed.Views[i]["bundleUrl"] == nil {
 		return capability.Errorf(capability.CodeNotFound, "console.frame", "module %s has no view %s that can be shown", req.Module, req.View)
 	}
-	v := listed.Views[i]
+	member := func(name string) string { v, _ := listed.Views[i][name].(string); return v }
 	value := s.frames.add(&frame{
-		session: one, endpoint: v.Endpoint, module: v.Module, bundle: v.BundlePath, export: v.ComponentExport, id: v.ID,
+		session: one, endpoint: member("endpoint"), module: req.Module, bundle: member("bundlePath"), export: member("componentExport"), id: req.View,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})
 	return nil
 }
 
-var frameDocument = template.Must(template.New("frame").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.ID}}</title>
-IMPORTMAP
-<link rel="stylesheet" href="{{.Base}}frame.css"></head>
-<body data-bundle="{{.Bundle}}" data-export="{{.Export}}" data-view="{{.ID}}"><div id="root"></div>
-<script type="module" src="{{.Base}}frame.js"></script></body></html>
-`))
+// frameDocument has the verbs title, import map, base, bundle, export, view and base, escaped for HTML.
+const frameDocument = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>%s</title>
+<script type="importmap">%s</script>
+<link rel="stylesheet" href="%sframe.css"></head>
+<body data-bundle="%s" data-export="%s" data-view="%s"><div id="root"></div>
+<script type="module" src="%sframe.js"></script></body></html>
+`
 
 // showFrame serves the document of a frame, once. Its policy gives it an origin of its own and
 // no connections; it loads files of its ticket's folder only.
@@ -189,17 +181,10 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	var document bytes.Buffer
-	if err := frameDocument.Execute(&document, map[string]any{
-		"Base": base, "ID": one.id, "Export": one.export,
-		"Bundle": base + "files" + (&url.URL{Path: path.Clean("/" + one.bundle)}).EscapedPath(),
-	}); err != nil {
-		httpapi.WriteError(w, err)
-		return
-	}
-	// The map is inserted as it is, because the policy holds its hash. It holds our own addresses.
-	script := `<script type="importmap">` + string(imports) + `</script>`
-	_, _ = w.Write(bytes.Replace(document.Bytes(), []byte("IMPORTMAP"), []byte(script), 1))
+	bundle := base + "files" + (&url.URL{Path: path.Clean("/" + one.bundle)}).EscapedPath()
+	at, id := html.EscapeString(base), html.EscapeString(one.id)
+	// The map stays as it is, because the policy holds its hash; it holds our own addresses.
+	_, _ = fmt.Fprintf(w, frameDocument, id, imports, at, html.EscapeString(bundle), html.EscapeString(one.export), id, at)
 }
 
 // frameFile serves the scripts of frames and the files of the ticket's module. Modules are fetched

@@ -130,7 +130,7 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 	if id == "" {
 		t.Fatalf("got %v, want an approval", err)
 	}
-	path := "/api/v1/confirmations/" + id
+	path := "/api/v1/approvals/" + id
 	var f failed
 	if status := b.send(http.MethodPost, path, `{"decision":"always"}`, &f); status != http.StatusForbidden ||
 		f.Error.Reason != "console_code_required" || !strings.Contains(f.Error.Details.What, "fs.writeText") {

@@ -193,8 +193,8 @@ function Live() {
 
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
-  const approvals = useLoad<{ confirmations: any[] }>(pendingPath, topics, 1000);
-  const waiting = approvals.data?.confirmations.length ?? 0;
+  const approvals = useLoad<{ approvals: any[] }>(pendingPath, topics, 1000);
+  const waiting = approvals.data?.approvals.length ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
   useEffect(() => {

@@ -33,7 +33,7 @@ export interface Approval {
 }
 
 export const topics = /^(approval|confirmation|grant)\./;
-export const pendingPath = "/api/v1/confirmations?state=pending";
+export const pendingPath = "/api/v1/approvals?state=pending";
 
 /** The name that people know of a capability's id or action, such as files/write_file for
  * mcp.files/write_file#ext.mcp.files.write_file@default. */
@@ -45,7 +45,7 @@ export function toolOf(capability: string): string {
   return visible(remote ? `${remote[1]}/${remote[2]}` : action);
 }
 
-export const decide = (id: string, decision: string) => post(`/api/v1/confirmations/${encodeURIComponent(id)}`, { decision });
+export const decide = (id: string, decision: string) => post(`/api/v1/approvals/${encodeURIComponent(id)}`, { decision });
 
 const states: Record<string, Meaning> = { pending: "wait", approved: "ok", denied: "bad", expired: "", superseded: "" };
 
@@ -79,9 +79,9 @@ export function useKeys(keys: Record<string, () => void>): void {
 }
 
 export function Approvals() {
-  const list = useLoad<{ confirmations: Approval[] }>("/api/v1/confirmations", topics, 2000);
+  const list = useLoad<{ approvals: Approval[] }>("/api/v1/approvals", topics, 2000);
   const at = useSignal(0);
-  const all = list.data?.confirmations ?? [];
+  const all = list.data?.approvals ?? [];
   const pending = all.filter((a) => a.state === "pending");
   const decided = all.filter((a) => a.state !== "pending").reverse().slice(0, 100);
   useKeys({
@@ -138,13 +138,13 @@ export function Approvals() {
 
 const choices: [key: string, decision: string, label: string][] = [
   ["a", "once", "Approve once"],
-  ["t", "timed", "For 15 minutes"],
+  ["t", "timed", "For 1 hour"],
   ["s", "session", "This session"],
   ["A", "always", "Always…"],
 ];
 
 export function ApprovalPage(p: { id: string }) {
-  const one = useLoad<{ confirmation: Approval; input?: unknown }>(`/api/v1/confirmations/${encodeURIComponent(p.id)}`, topics, 5000);
+  const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics, 5000);
   const armed = useSignal("");
   const failed = useSignal<Failure | null>(null);
   const run = async (decision: string) => {
@@ -157,7 +157,7 @@ export function ApprovalPage(p: { id: string }) {
     }
     one.reload();
   };
-  const pending = one.data?.confirmation.state === "pending";
+  const pending = one.data?.approval.state === "pending";
   const arm = (d: string) => () => pending && (armed.value = d);
   useKeys({
     a: arm("once"),
@@ -170,7 +170,7 @@ export function ApprovalPage(p: { id: string }) {
   });
   return (
     <Show of={one}>
-      {({ confirmation: a, input }) => (
+      {({ approval: a, input }) => (
         <>
           <Title
             sub={
@@ -274,7 +274,7 @@ function explain(decision: string, a: Approval): string {
     case "once":
       return "This call runs, with exactly this input, once.";
     case "timed":
-      return `${a.principal} may call ${tool} for 15 minutes without asking, with any input.`;
+      return `${a.principal} may call ${tool} for one hour without asking, with any input.`;
     case "session":
       return `${a.principal} may call ${tool} in this session without asking, with any input.`;
     case "always":

@@ -5,7 +5,7 @@ import { type Task, type Thread, taskTitle, threadsPath } from "./tasks";
 import { type Row, needsApproval, subject } from "./audit";
 
 export function Now() {
-  const approvals = useLoad<{ confirmations: Approval[] }>(pendingPath, topics, 1000);
+  const approvals = useLoad<{ approvals: Approval[] }>(pendingPath, topics, 1000);
   const tasks = useLoad<{ tasks: Task[] }>("/api/v1/tasks?limit=100", /^(task|agent)\./);
   const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^(upstream|catalog)\./);
   const denied = useLoad<{ records: Row[] }>("/api/v1/audit?level=WARNING&since=24h&limit=20", /^(invocation|upstream|endpoint)\./);
@@ -16,7 +16,7 @@ export function Now() {
   };
   const asking = (tasks.data?.tasks ?? []).filter((t) => t.state === "input-required" || t.state === "input_required");
   const working = (tasks.data?.tasks ?? []).filter((t) => t.state === "working" || t.state === "submitted");
-  const pending = approvals.data?.confirmations ?? [];
+  const pending = approvals.data?.approvals ?? [];
   const changed = (upstreams.data?.upstreams ?? []).filter((u) => (u.counts?.held ?? 0) + (u.counts?.quarantined ?? 0) > 0);
   const down = (upstreams.data?.upstreams ?? []).filter((u) => u.failed || (u.state !== "ready" && !u.disabled));
   const waiting = pending.length + asking.length + changed.length;
