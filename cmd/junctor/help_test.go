@@ -319,7 +319,7 @@ func TestWithoutAServer(t *testing.T) {
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
-		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
+		"connect": "http://127.0.0.1:1", "console end": "ses_1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
 		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
@@ -329,7 +329,8 @@ func TestWithoutAServer(t *testing.T) {
 		"report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
 		"run":          "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s",
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
-		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t",
+		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks comment": "t x", "tasks create": "x",
+		"tasks diff": "t", "tasks discard": "t", "tasks explain": "t", "tasks merge": "t",
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
 		"upstreams confine": "u",
@@ -338,7 +339,7 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	alone := strings.Fields(`serve setup doctor config debug`)
 	others := []string{ // they need files of their own, another process, or no terminal
-		"audit verify", "home backup", "home restore", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
+		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats", "home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
 		"tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",

@@ -137,7 +137,8 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	}
 	member := func(name string) string { v, _ := listed.Views[i][name].(string); return v }
 	value := s.frames.add(&frame{
-		session: one, endpoint: member("endpoint"), module: req.Module, bundle: member("bundlePath"), export: member("componentExport"), id: req.View,
+		session: one, endpoint: member("endpoint"), module: req.Module, bundle: member("bundlePath"),
+		export: member("componentExport"), id: req.View,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})
@@ -168,7 +169,8 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 	}
 	base := scheme + "://" + r.Host + "/console/frames/" + value + "/"
 	imports, err := json.Marshal(map[string]any{"imports": map[string]string{
-		"react": base + "react.js", "react-at-runtime": base + "react.js", "react/jsx-runtime": base + "react.js", "react-dom": base + "react.js", "react-dom/client": base + "react.js",
+		"react": base + "react.js", "react-at-runtime": base + "react.js", "react/jsx-runtime": base + "react.js",
+		"react-dom": base + "react.js", "react-dom/client": base + "react.js",
 	}})
 	if err != nil {
 		httpapi.WriteError(w, err)
@@ -176,7 +178,8 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256(imports)
 	h := w.Header()
-	h.Set("Content-Security-Policy", "sandbox allow-scripts; default-src 'none'; script-src "+base+" 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+
+	h.Set("Content-Security-Policy", "sandbox allow-scripts; default-src 'none'; script-src "+base+" 'sha256-"+
+		base64.StdEncoding.EncodeToString(sum[:])+
 		"'; style-src "+base+" 'unsafe-inline'; img-src data: blob: "+base+"; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
@@ -239,7 +242,8 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if one.session.ID != viewer.ID {
-		return capability.Errorf(capability.CodeDenied, "console.frame", "this view belongs to another browser").With("console_token_required", "open it again")
+		return capability.Errorf(capability.CodeDenied, "console.frame", "this view belongs to another browser").
+			With("console_token_required", "open it again")
 	}
 	if !one.calls.Allow() {
 		return capability.Errorf(capability.CodeOverloaded, "console.frame", "the view sends more than %d messages a second", frameRate)

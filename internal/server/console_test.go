@@ -19,6 +19,15 @@ type browser struct {
 	secret string
 }
 
+// newBrowser returns a browser without a session. It follows no redirects.
+func newBrowser(t *testing.T, url string, jar http.CookieJar) *browser {
+	b := &browser{t: t, url: url, client: &http.Client{
+		Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	return b
+}
+
 // signIn opens the link of "junctor console".
 func (n *node) signIn(t *testing.T) *browser {
 	t.Helper()
@@ -34,8 +43,7 @@ func (n *node) signIn(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &browser{t: t, url: n.url, client: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-	t.Cleanup(b.client.CloseIdleConnections)
+	b := newBrowser(t, n.url, jar)
 	var got struct{ Secret, Principal, Role string }
 	if status := b.send(http.MethodPost, "/console/session", `{"code":"`+code+`"}`, &got); status != http.StatusCreated ||
 		got.Principal != "admin:local-admin" || got.Role != "admin" {
@@ -109,9 +117,10 @@ func TestASessionIsGoodForTheAPIOfPeopleAlone(t *testing.T) {
 	if status := b.send(http.MethodGet, "/api/v1/status", "", &f); status != http.StatusUnauthorized {
 		t.Errorf("with the cookie alone: status %d, want 401", status)
 	}
-	bare := &browser{t: t, url: n.url, client: &http.Client{}, secret: secret}
-	t.Cleanup(bare.client.CloseIdleConnections)
-	if status := bare.send(http.MethodGet, "/api/v1/status", "", &f); status != http.StatusUnauthorized || f.Error.Reason != "console_session_ended" {
+	bare := newBrowser(t, n.url, nil)
+	bare.secret = secret
+	if status := bare.send(http.MethodGet, "/api/v1/status", "", &f); status != http.StatusUnauthorized ||
+		f.Error.Reason != "console_session_ended" {
 		t.Errorf("with the secret alone: status %d, %+v, want 401, console_session_ended", status, f)
 	}
 	b.secret = secret
@@ -139,7 +148,8 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 	var open struct {
 		Verifications []struct{ ID, Code string }
 	}
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil ||
+		len(open.Verifications) != 1 {
 		t.Fatalf("got %+v, %v, want one verification", open, err)
 	}
 	v := open.Verifications[0]
@@ -190,8 +200,7 @@ func TestASessionSurvivesARestartAndEndsWithItsToken(t *testing.T) {
 	}
 	_, code, _ := strings.Cut(link.URL, "#c=")
 	jar, _ := cookiejar.New(nil)
-	b := &browser{t: t, url: n.url, client: &http.Client{Jar: jar}}
-	t.Cleanup(b.client.CloseIdleConnections)
+	b := newBrowser(t, n.url, jar)
 	var got struct{ Secret string }
 	b.send(http.MethodPost, "/console/session", `{"code":"`+code+`"}`, &got)
 	b.secret = got.Secret
@@ -216,8 +225,7 @@ func TestASessionSurvivesARestartAndEndsWithItsToken(t *testing.T) {
 func TestBrowsersAreSentToTheConsole(t *testing.T) {
 	t.Parallel()
 	n := serve(t, t.TempDir())
-	b := &browser{t: t, url: n.url, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-	t.Cleanup(b.client.CloseIdleConnections)
+	b := newBrowser(t, n.url, nil)
 	if status := b.send(http.MethodGet, "/", "", nil, "Accept", "text/html,*/*"); status != http.StatusFound {
 		t.Errorf("a browser at /: status %d, want 302", status)
 	}
