@@ -1,5 +1,6 @@
 # make run    build, and bring up the demo: a server, an endpoint, commands to try
 # make console  the page of the web console alone (part of make build)
+# make screenshots  docs/images: the console, with real MCP servers behind it
 # make test   everything a change must pass; installs what it needs on Debian
 # make test-agents  installs the programs of task agents, and tries the server with them
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod), and commit subjects
@@ -21,7 +22,7 @@ COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build console test test-agents lint house bench soak fuzz vuln release deps interop-deps agents-deps clean
+.PHONY: run build console screenshots test test-agents lint house bench soak fuzz vuln release deps interop-deps agents-deps clean
 .DEFAULT_GOAL := build
 
 build: console
@@ -42,6 +43,10 @@ console:
 
 run: build
 	./bin/junctor serve --demo
+
+# The pictures of README.md and docs/console.md.
+screenshots: build interop-deps
+	node interop/console/screenshots.mjs bin/junctor docs/images
 
 # What the tests need and a fresh Debian may lack. Installing needs root; without
 # it the missing name is said.

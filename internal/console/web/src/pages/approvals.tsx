@@ -82,7 +82,7 @@ export function Approvals() {
   const list = useLoad<{ approvals: Approval[] }>("/api/v1/approvals", topics, 2000);
   const at = useSignal(0);
   const all = list.data?.approvals ?? [];
-  const pending = all.filter((a) => a.state === "pending");
+  const pending = all.filter((a) => a.state === "pending").sort((a, b) => a.asked.localeCompare(b.asked));
   const decided = all.filter((a) => a.state !== "pending").reverse().slice(0, 100);
   useKeys({
     j: () => (at.value = Math.min(at.value + 1, pending.length - 1)),
@@ -175,14 +175,7 @@ export function ApprovalPage(p: { id: string }) {
           <Title
             sub={
               <>
-                <b>{visible(a.principal)}</b> asks for <span class="m">{toolOf(a.capability)}</span>
-                {a.module && (
-                  <>
-                    {" "}
-                    of <b>{visible(a.module)}</b>
-                  </>
-                )}
-                . Effect: {a.effect}.
+                <b>{visible(a.principal)}</b> asks for this call{a.module && <> of {visible(a.module)}</>}. Effect: <b>{a.effect}</b>.
               </>
             }
           >

@@ -16,13 +16,13 @@ export function Now() {
   };
   const asking = (tasks.data?.tasks ?? []).filter((t) => t.state === "input-required" || t.state === "input_required");
   const working = (tasks.data?.tasks ?? []).filter((t) => t.state === "working" || t.state === "submitted");
-  const pending = approvals.data?.approvals ?? [];
+  const pending = [...(approvals.data?.approvals ?? [])].sort((a, b) => a.asked.localeCompare(b.asked));
   const changed = (upstreams.data?.upstreams ?? []).filter((u) => (u.counts?.held ?? 0) + (u.counts?.quarantined ?? 0) > 0);
   const down = (upstreams.data?.upstreams ?? []).filter((u) => u.failed || (u.state !== "ready" && !u.disabled));
   const waiting = pending.length + asking.length + changed.length;
   return (
     <>
-      <Title sub={`${waiting === 0 ? "Nothing waits" : waiting === 1 ? "One thing waits" : `${waiting} things wait`} for you. ${working.length === 1 ? "One task is" : `${working.length} tasks are`} running.`}>Now</Title>
+      <Title sub={`${waiting === 0 ? "Nothing waits" : waiting === 1 ? "One thing waits" : `${waiting} things wait`} for you. ${working.length === 0 ? "No task is" : working.length === 1 ? "One task is" : `${working.length} tasks are`} running.`}>Now</Title>
       <h2>
         Waits for you <span class="n">oldest first</span>
       </h2>
@@ -107,7 +107,7 @@ export function Now() {
       <Show of={denied}>
         {({ records: all }) => {
           // A call that waits for an approval did not go wrong.
-          const records = all.filter((r) => !needsApproval(r));
+          const records = all.filter((r) => (r.success === false || /_(failed|down|denied|degraded|lost)$/.test(r.event)) && !needsApproval(r));
           return records.length + down.length === 0 ? (
             <Empty>Nothing went wrong.</Empty>
           ) : (
