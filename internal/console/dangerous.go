@@ -10,9 +10,9 @@ import (
 )
 
 // dangerous describes a request that needs verification, or returns "". These are: approvals of
-// external and destructive effects, approvals for always, and what creates rights or secrets or
-// runs a program.
-func (s *Service) dangerous(r *http.Request, body []byte) (what string, err error) {
+// external and destructive effects, approvals for always, calls of these effects, and what creates
+// rights or secrets or runs a program.
+func (s *Service) dangerous(r *http.Request, who capability.Principal, body []byte) (what string, err error) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/")
 	if !ok {
 		return "", nil
@@ -44,10 +44,38 @@ func (s *Service) dangerous(r *http.Request, body []byte) (what string, err erro
 			return "", nil // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest), nil
+	case "invocations":
+		return s.dangerousCall(r, who, body), nil
 	case "policy":
 		if id == "changes" {
 			return "change the policy", nil
 		}
 	}
 	return "", nil
+}
+
+// dangerousCall describes a call with an external or destructive effect, or returns "". A dry run
+// tells the effect; what cannot be planned is refused by the handler.
+func (s *Service) dangerousCall(r *http.Request, who capability.Principal, body []byte) string {
+	var call map[string]json.RawMessage
+	if json.Unmarshal(body, &call) != nil || string(call["dry_run"]) == "true" {
+		return ""
+	}
+	call["dry_run"] = json.RawMessage("true")
+	plan, err := json.Marshal(call)
+	if err != nil {
+		return ""
+	}
+	var planned struct {
+		Selected struct {
+			Effect capability.Effect `json:"effect"`
+		} `json:"selected"`
+		Target string `json:"target"`
+	}
+	got := s.ask(r, who, http.MethodPost, r.URL.Path, plan)
+	effect := &planned.Selected.Effect
+	if json.Unmarshal(got.body.Bytes(), &planned) != nil || *effect == "" || !effect.AtLeast(capability.EffectExternal) {
+		return ""
+	}
+	return "call " + text.Visible(planned.Target)
 }

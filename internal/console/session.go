@@ -152,15 +152,19 @@ func (s *sessions) signIn(value string) (one session, cookie, half string, err e
 	return *made, cookie, half, s.save()
 }
 
-// use returns the session with both halves and notes that it was used. The error is
-// unauthenticated, reason console_session_ended.
-func (s *sessions) use(cookie, half string) (session, error) {
+// use returns the session with both halves. With touch it notes that a person used it; what a page
+// fetches by itself does not keep a session alive. The error is unauthenticated, reason
+// console_session_ended.
+func (s *sessions) use(cookie, half string, touch bool) (session, error) {
 	cookieHash, halfHash := secret.Hash(cookie), secret.Hash(half)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for _, one := range s.list {
 		if same(one.Cookie, cookieHash) && same(one.Secret, halfHash) && one.live(now) {
+			if !touch {
+				return *one, nil
+			}
 			one.Used = now.UTC()
 			if now.Sub(s.saved) >= saveInterval {
 				_ = s.save() // the use is noted in memory; the next minute tries again

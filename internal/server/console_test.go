@@ -171,12 +171,20 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil); err != nil {
 		t.Errorf("after the approval: got %v, want the call to run", err)
 	}
+	for name, body := range map[string]string{
+		"a read": `{"target":"fs.list","input":{"path":"."}}`, "a dry run": `{"target":"catalog.call","input":{"name":"fs.list"},"dry_run":true}`,
+	} {
+		if status := b.send(http.MethodPost, "/api/v1/invocations", body, nil); status != http.StatusOK {
+			t.Errorf("%s: status %d, want 200 without a code", name, status)
+		}
+	}
 	for _, r := range []struct{ method, path, body string }{
 		{http.MethodPost, "/api/v1/tokens", `{"role":"agent","name":"x"}`},
 		{http.MethodPut, "/api/v1/secrets/x", "x"},
 		{http.MethodPost, "/api/v1/grants", `{"principal":"agent:local-agent","action":"*"}`},
 		{http.MethodPost, "/api/v1/policy/changes", `{}`},
 		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
+		{http.MethodPost, "/api/v1/invocations", `{"target":"catalog.call","input":{"name":"fs.list","arguments":{"path":"."}}}`},
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 			t.Errorf("%s %s: status %d, %+v, want 403, console_code_required", r.method, r.path, status, f)

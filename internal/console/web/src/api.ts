@@ -34,8 +34,9 @@ export interface Verification {
 
 export const verification = signal<Verification | null>(null);
 
-async function once(method: string, path: string, body: unknown, verified: string): Promise<Response> {
+async function once(method: string, path: string, body: unknown, verified: string, background: boolean): Promise<Response> {
   const headers: Record<string, string> = { Accept: "application/json", "Junctor-Console": secret.value };
+  if (background) headers["Junctor-Background"] = "1"; // does not keep the session alive
   if (verified) headers["Junctor-Verification"] = verified;
   const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
@@ -69,11 +70,11 @@ function askForCode(what: string, wrong: string): Promise<string | null> {
 }
 
 /** Calls the API. Dangerous decisions ask for the code from the terminal first. */
-export async function call<T = any>(method: string, path: string, body?: unknown): Promise<T> {
+export async function call<T = any>(method: string, path: string, body?: unknown, background = false): Promise<T> {
   let verified = "";
   let open: { id: string; what: string } | null = null;
   for (;;) {
-    const r = await once(method, path, body, verified);
+    const r = await once(method, path, body, verified, background);
     if (r.ok) return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
     const e = await failure(r);
     if (r.status === 401) {
@@ -94,6 +95,6 @@ export async function call<T = any>(method: string, path: string, body?: unknown
   }
 }
 
-export const get = <T = any>(path: string) => call<T>("GET", path);
+export const get = <T = any>(path: string, background = false) => call<T>("GET", path, undefined, background);
 export const post = <T = any>(path: string, body: unknown = {}) => call<T>("POST", path, body);
 export const remove = <T = any>(path: string) => call<T>("DELETE", path);

@@ -22,14 +22,14 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
     let busy = false;
     let again = false;
     let timer: ReturnType<typeof setTimeout>;
-    const load = async () => {
+    const load = async (background = false) => {
       if (busy) {
         again = true;
         return;
       }
       busy = true;
       try {
-        const data = await get<T>(path);
+        const data = await get<T>(path, background);
         if (!stopped) set({ path, data, error: null, at: Date.now() });
       } catch (e) {
         const error = e instanceof Failure ? e : new Failure(0, "unavailable", "", "The server does not answer.", "It may be restarting; this page tries again.", {});
@@ -38,12 +38,12 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
       busy = false;
       if (again && !stopped) {
         again = false;
-        void load();
+        void load(background);
       }
     };
     const soon = () => {
       clearTimeout(timer);
-      timer = setTimeout(load, 150);
+      timer = setTimeout(() => load(true), 150);
     };
     run.current = load;
     void load();
@@ -51,7 +51,7 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
       if (topics.test(e.type) || e.type === "resync") soon();
     });
     const poll = setInterval(() => {
-      if (!document.hidden) void load();
+      if (!document.hidden) void load(true);
     }, everyMs);
     const back = connected.subscribe((up) => {
       if (up) soon();

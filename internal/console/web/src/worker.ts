@@ -25,7 +25,7 @@ async function run(signal: AbortSignal): Promise<void> {
   let wait = 500;
   while (!signal.aborted) {
     try {
-      const headers: Record<string, string> = { Accept: "text/event-stream", "Junctor-Console": secret };
+      const headers: Record<string, string> = { Accept: "text/event-stream", "Junctor-Console": secret, "Junctor-Background": "1" };
       if (last) headers["Last-Event-ID"] = last;
       const r = await fetch("/api/v1/events", { headers, credentials: "same-origin", cache: "no-store", signal });
       if (r.status === 401) {
