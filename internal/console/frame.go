@@ -199,6 +199,8 @@ func (s *Service) frameFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Access-Control-Allow-Origin", "*")
+	// A page of an endpoint that is opened by its address must not run with the console's origin.
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	name := r.PathValue("name")
 	asset, ok := strings.CutPrefix(name, "files/")
 	if !ok {

@@ -171,6 +171,18 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil); err != nil {
 		t.Errorf("after the approval: got %v, want the call to run", err)
 	}
+	var listed struct {
+		Tools []struct{ Tool, Effect, Decision string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/tools", nil, &listed); err != nil {
+		t.Fatal(err)
+	}
+	external := ""
+	for _, tool := range listed.Tools {
+		if tool.Effect == "external" && !strings.HasPrefix(tool.Tool, "catalog.") {
+			external = tool.Tool
+		}
+	}
 	for name, body := range map[string]string{
 		"a read": `{"target":"fs.list","input":{"path":"."}}`, "a dry run": `{"target":"catalog.call","input":{"name":"fs.list"},"dry_run":true}`,
 	} {
@@ -184,7 +196,7 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodPost, "/api/v1/grants", `{"principal":"agent:local-agent","action":"*"}`},
 		{http.MethodPost, "/api/v1/policy/changes", `{}`},
 		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
-		{http.MethodPost, "/api/v1/invocations", `{"target":"catalog.call","input":{"name":"fs.list","arguments":{"path":"."}}}`},
+		{http.MethodPost, "/api/v1/invocations", `{"target":"` + external + `","input":{}}`},
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 			t.Errorf("%s %s: status %d, %+v, want 403, console_code_required", r.method, r.path, status, f)
