@@ -1,0 +1,41 @@
+// Opens the views of an endpoint in the console and prints one JSON object with what it saw. It is
+// started by views_test.go with: node views.mjs URL LINK
+import { existsSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+const [url, link] = process.argv.slice(2);
+const base = url.replace("127.0.0.1", "localhost");
+const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
+const seen = { errors: [] };
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const context = await browser.newContext();
+const page = await context.newPage();
+page.on("console", (m) => process.env.DEBUG && console.error(m.type(), m.text().slice(0, 300)));
+page.on("pageerror", (e) => page.frames().length && seen.errors.push(e.message));
+await page.goto(link);
+await page.locator("nav").waitFor();
+
+// From the page Views by a click, as a person would.
+await page.goto(`${base}/console/views`);
+await page.getByRole("link", { name: /Mounted/ }).click();
+await page.frameLocator("iframe").getByText("mounted: hello from the route").waitFor();
+await page.goto(`${base}/console/views/plain/react`);
+await page.frameLocator("iframe").getByText("React says hello from the route").waitFor();
+await page.frameLocator("iframe").getByRole("button").click();
+await page.frameLocator("iframe").getByText("clicked 1").waitFor();
+
+// The hostile view reports by its own route what it could do.
+await page.goto(`${base}/console/views/plain/hostile`);
+await page.frameLocator("iframe").getByText("done").waitFor({ timeout: 60_000 });
+seen.url = page.url();
+seen.pages = context.pages().length;
+
+// A page of the module that is opened by its address does not have the console's origin.
+const framed = await page.locator("iframe").getAttribute("src");
+const tab = await context.newPage();
+await tab.goto(`${base}${framed}files/assets/page.html`);
+seen.opened = await tab.evaluate(() => document.title);
+seen.again = (await tab.goto(`${base}${framed}`)).status();
+await browser.close();
+process.stdout.write(`${JSON.stringify(seen)}\n`);
