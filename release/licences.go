@@ -40,6 +40,15 @@ func (m *maker) licences(ctx context.Context, t target, c contents) ([]byte, err
 			return nil, err
 		}
 	}
+	packages, err := m.consolePackages()
+	if err != nil {
+		return nil, err
+	}
+	for name, dir := range packages {
+		if err := addLicences(&b, name+", in the web console", dir); err != nil {
+			return nil, err
+		}
+	}
 	return b.Bytes(), nil
 }
 

@@ -86,6 +86,9 @@ func release(ctx context.Context, version, out, only string) error {
 	if err := m.export(ctx, temp); err != nil {
 		return err
 	}
+	if err := m.console(ctx); err != nil {
+		return err
+	}
 	changelog, err := os.ReadFile(filepath.Join(m.source, "CHANGELOG.md"))
 	if err != nil {
 		return err
