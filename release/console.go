@@ -16,16 +16,16 @@ import (
 // consoleDir is the folder of the web console below the source.
 const consoleDir = "internal/console/web"
 
-// console makes the page of the web console, which go build embeds. A release needs it, so npm is
-// required.
-func (m *maker) console(ctx context.Context) error {
+// makeConsole makes the page of the web console in a source tree, where go build embeds it. A
+// release needs it, so npm is required.
+func makeConsole(ctx context.Context, source string) error {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return fmt.Errorf("npm is needed for the page of the web console: %w", err)
 	}
-	if _, err := output(ctx, m.source, "npm", "ci", "--prefix", consoleDir, "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+	if _, err := output(ctx, source, "npm", "ci", "--prefix", consoleDir, "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
 		return fmt.Errorf("the packages of the web console: %w", err)
 	}
-	_, err := output(ctx, m.source, "go", "-C", "tools", "run", "-buildvcs=false", "./bundle", filepath.Join(m.source, consoleDir))
+	_, err := output(ctx, source, "go", "-C", "tools", "run", "-buildvcs=false", "./bundle", filepath.Join(source, consoleDir))
 	return err
 }
 

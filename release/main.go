@@ -86,9 +86,6 @@ func release(ctx context.Context, version, out, only string) error {
 	if err := m.export(ctx, temp); err != nil {
 		return err
 	}
-	if err := m.console(ctx); err != nil {
-		return err
-	}
 	changelog, err := os.ReadFile(filepath.Join(m.source, "CHANGELOG.md"))
 	if err != nil {
 		return err
@@ -157,6 +154,7 @@ func (m *maker) export(ctx context.Context, temp string) error {
 	return m.unpackCommit(ctx, m.source)
 }
 
+// unpackCommit unpacks the commit into dir and makes the page of the web console in it.
 func (m *maker) unpackCommit(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -166,8 +164,10 @@ func (m *maker) unpackCommit(ctx context.Context, dir string) error {
 	if _, err := output(ctx, "", "git", "archive", "--format=tar", "--output="+tarball, m.commit); err != nil {
 		return err
 	}
-	_, err := output(ctx, "", "tar", "-xf", tarball, "-C", dir)
-	return err
+	if _, err := output(ctx, "", "tar", "-xf", tarball, "-C", dir); err != nil {
+		return err
+	}
+	return makeConsole(ctx, dir)
 }
 
 // make builds and packs one target. The binary is in a temporary folder until it is packed.
