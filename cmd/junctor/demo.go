@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, 
 				fmt.Fprintf(a.stderr, "junctor: the demo is not complete: %s\n", err)
 				cancel()
 			default:
-				d.banner()
+				d.banner(ctx)
 			}
 		})
 		return nil
@@ -93,9 +94,9 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// banner prints commands to try. They work in any other terminal, also if its environment names
+// banner prints the address of the console and commands to try. The commands work in any other terminal, also if its environment names
 // another server.
-func (d *demo) banner() {
+func (d *demo) banner(ctx context.Context) {
 	j := shellWord(d.self) + " --home " + shellWord(d.home)
 	env := map[string]string{}
 	for _, name := range []string{"JUNCTOR_TOKEN", "JUNCTOR_URL"} {
@@ -109,10 +110,18 @@ func (d *demo) banner() {
 		Args    []string          `json:"args"`
 		Env     map[string]string `json:"env,omitempty"`
 	}
+	open := "JUNCTOR console prints a link to the web console."
+	var link struct {
+		URL   string `json:"url"`
+		Built bool   `json:"built"`
+	}
+	if c, err := d.client(); err == nil && c.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link) == nil && link.Built {
+		open = "Open the web console (the link works once, for five minutes; JUNCTOR console prints another):\n\n  " + link.URL
+	}
 	config, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{
 		"junctor": entry{d.self, []string{"--home", d.home, "mcp"}, env},
 	}}, "", "  ")
-	fmt.Fprint(d.stderr, strings.NewReplacer("JUNCTOR", j, "CONFIG", string(config)).Replace(`
+	fmt.Fprint(d.stderr, strings.NewReplacer("JUNCTOR", j, "CONFIG", string(config), "OPEN", strings.ReplaceAll(open, "JUNCTOR", j)).Replace(`
 Running, each a process of its own:
 
   server          this one
@@ -121,6 +130,8 @@ Running, each a process of its own:
   MCP server      units: agents can call its tools here
   extensions      tools.machine and tools.words: enabled, a process for each run
   task agent      clock: a shell that works on a task
+
+OPEN
 
 Try in another terminal: who would read a file, and why; the endpoint reads it; the device
 answers; a program of an extension runs behind walls; and the record of all that.
