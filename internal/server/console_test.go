@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -266,5 +269,54 @@ func TestBrowsersAreSentToTheConsole(t *testing.T) {
 	}
 	if status := b.send(http.MethodGet, "/console/assets/gone-ABC.js", "", &f); status != http.StatusNotFound {
 		t.Errorf("an asset of another version: status %d, want 404", status)
+	}
+}
+
+func TestToolsAreFilteredAndPaged(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	type page struct {
+		Tools []struct{ Tool, Provider, Effect, Decision string }
+		Total int
+		Next  string
+	}
+	get := func(query string) (p page) {
+		t.Helper()
+		if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/tools?as=agent:local-agent"+query, nil, &p); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return p
+	}
+	all := get("")
+	var paged page
+	for after := ""; ; {
+		p := get("&limit=7&after=" + url.QueryEscape(after))
+		if len(p.Tools) > 7 || p.Total != len(all.Tools) {
+			t.Fatalf("got a page of %d tools of %d, want at most 7 of %d", len(p.Tools), p.Total, len(all.Tools))
+		}
+		paged.Tools = append(paged.Tools, p.Tools...)
+		if after = p.Next; after == "" {
+			break
+		}
+	}
+	if d := cmp.Diff(all.Tools, paged.Tools); d != "" {
+		t.Errorf("the pages differ from the whole (-want +got):\n%s", d)
+	}
+	for _, tool := range get("&q=FS+local&effect=read").Tools {
+		if !strings.HasPrefix(tool.Tool, "fs.") || tool.Effect != "read" {
+			t.Errorf("q=FS local, effect=read: got %+v, want reads of fs", tool)
+		}
+	}
+	if got := get("&q=fs&decision=ask"); got.Total == 0 || got.Tools[0].Tool != "fs.writeText" {
+		t.Errorf("q=fs, decision=ask: got %+v, want fs.writeText", got)
+	}
+	if got := get("&q=nothing-has-this-name"); got.Total != 0 || len(got.Tools) != 0 {
+		t.Errorf("a word that no tool has: got %+v, want none", got)
+	}
+	for _, limit := range []string{"0", "1001", "x"} {
+		err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/tools?limit="+limit, nil, nil)
+		if got := capability.CodeOf(err); got != capability.CodeInvalidInput {
+			t.Errorf("limit=%s: got %v, want invalid_input", limit, err)
+		}
 	}
 }

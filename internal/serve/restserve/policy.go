@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -126,22 +128,37 @@ func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capab
 	return nil
 }
 
+// tool is one entry in the answer of GET /api/v1/tools.
+type tool struct {
+	Name        string                 `json:"name"` // as the principal's clients see it; "" if it is not listed
+	Tool        string                 `json:"tool"` // as policies name it
+	Provider    capability.ProviderKey `json:"provider"`
+	Description string                 `json:"description,omitempty"` // at most 200 characters
+	Effect      capability.Effect      `json:"effect"`
+	State       capability.State       `json:"state"`
+	ruling
+}
+
 // tools handles GET /api/v1/tools?as=PRINCIPAL: every tool of the catalog, whether and under
 // which name tools/list shows it to the principal, and the decision about a call of it.
+//
+// The parameters q (words in the name or the provider), effect and decision filter. With limit (1
+// to 1,000) the answer is a page in the order of names, with the total that the filters leave and
+// next, the parameter after of the page that follows.
 func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	if as := r.URL.Query().Get("as"); as != "" {
+	query := r.URL.Query()
+	if as := query.Get("as"); as != "" {
 		var err error
 		if who, err = s.principal(as); err != nil {
 			return err
 		}
 	}
-	type tool struct {
-		Name     string                 `json:"name"` // as the principal's clients see it; "" if it is not listed
-		Tool     string                 `json:"tool"` // as policies name it
-		Provider capability.ProviderKey `json:"provider"`
-		Effect   capability.Effect      `json:"effect"`
-		State    capability.State       `json:"state"`
-		ruling
+	limit := 0
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxTools {
+			return capability.Errorf(capability.CodeInvalidInput, "tools.list", "limit: %q is not a number from 1 to %d", text, maxTools)
+		}
 	}
 	names, listed := make(map[capability.ID]string), 0
 	for name, entries := range s.Listed(who) {
@@ -150,27 +167,85 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 			names[e.ID] = name
 		}
 	}
-	out := []tool{}
+	entries := s.matching(strings.Fields(strings.ToLower(query.Get("q"))), capability.Effect(query.Get("effect")), names)
+	if decision := query.Get("decision"); decision != "" {
+		entries = slices.DeleteFunc(entries, func(e named) bool { return s.rule(who, e.entry).Decision != decision })
+	}
+	body := map[string]any{"principal": who, "listed": listed, "total": len(entries)}
+	if limit > 0 {
+		after := query.Get("after")
+		from, _ := slices.BinarySearchFunc(entries, after, func(e named, after string) int {
+			if e.order <= after && after != "" {
+				return -1
+			}
+			return 1
+		})
+		entries = entries[from:]
+		if len(entries) > limit {
+			entries = entries[:limit]
+			body["next"] = entries[limit-1].order
+		}
+	}
+	out := make([]tool, len(entries))
+	for i, e := range entries {
+		out[i] = tool{
+			names[e.entry.ID], e.name, e.entry.Key(), text.CutRunes(text.OneLine(e.entry.Contribution.Description), 200), e.entry.Effect,
+			e.entry.Contribution.Availability.State, s.rule(who, e.entry),
+		}
+	}
+	if limit == 0 {
+		body["deferred"] = deferred(out)
+	}
+	body["tools"] = out
+	httpapi.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+// maxTools is the largest page of GET /api/v1/tools.
+const maxTools = 1000
+
+// named is an entry with its name in rules and its place in lists.
+type named struct {
+	entry       *catalog.Entry
+	name, order string
+}
+
+// matching returns the entries that agents may see, whose names or providers contain all words and
+// whose effect is the given one unless that is "". They are in the order of their names. listed are
+// the names in tools/list.
+func (s *Surface) matching(words []string, effect capability.Effect, listed map[capability.ID]string) []named {
+	var out []named
 	for e := range s.Catalog.Snapshot().Entries() {
-		if !e.VisibleTo(capability.AudienceAgent) {
+		if !e.VisibleTo(capability.AudienceAgent) || effect != "" && e.Effect != effect {
 			continue
 		}
-		out = append(out, tool{names[e.ID], nameInRules(e), e.Key(), e.Effect, e.Contribution.Availability.State, s.rule(who, e)})
+		name := nameInRules(e)
+		if len(words) > 0 {
+			where := strings.ToLower(name + " " + listed[e.ID] + " " + string(e.Key()))
+			if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(where, word) }) {
+				continue
+			}
+		}
+		out = append(out, named{e, name, name + "\x00" + string(e.ID)})
 	}
-	slices.SortStableFunc(out, func(a, b tool) int { return strings.Compare(a.Tool, b.Tool) })
-	// The tools that call others are listed only if some tools are not.
-	deferred, cut := 0, false
-	for _, t := range out {
+	slices.SortFunc(out, func(a, b named) int { return strings.Compare(a.order, b.order) })
+	return out
+}
+
+// deferred returns the number of usable tools that tools/list leaves out. The tools that call
+// others are listed only if there are such tools.
+func deferred(all []tool) (n int) {
+	cut := false
+	for _, t := range all {
 		cut = cut || t.Name != "" && t.Tool == string(compile.ActionCall)
 		if t.Name == "" && t.Decision != "deny" && (capability.Availability{State: t.State}).Eligible() {
-			deferred++
+			n++
 		}
 	}
 	if !cut {
-		deferred = 0
+		return 0
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "listed": listed, "deferred": deferred, "tools": out})
-	return nil
+	return n
 }
 
 // nameInRules returns the name by which "junctor policy" refers to an entry.

@@ -89,16 +89,15 @@ function Palette(p: { close: () => void }) {
   const box = useRef<HTMLDialogElement>(null);
   const text = useSignal("");
   const at = useSignal(0);
-  const tools = useLoad<{ tools: any[] }>("/api/v1/tools", /^$/, 600000);
   useEffect(() => box.current?.showModal(), []);
   const q = text.value.trim().toLowerCase();
+  const tools = useLoad<{ tools: any[] }>(q.length > 1 ? `/api/v1/tools?limit=40&q=${encodeURIComponent(q)}` : null, /^$/, 600000);
   const id = jump(text.value.trim());
   const items: { label: string; kind: string; path: string }[] = [];
   if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
   for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
   if (q) for (const t of tools.data?.tools ?? []) {
-    if (items.length > 40) break;
-    if (`${t.tool} ${t.provider}`.toLowerCase().includes(q)) items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
+    items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
   }
   const open = (i: number) => {
     if (items[i]) go(items[i].path);

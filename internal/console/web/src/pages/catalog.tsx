@@ -23,24 +23,33 @@ const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks fir
 export function Catalog() {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const as = query.get("as") ?? "";
-  const list = useLoad<{ tools: Tool[] }>(`/api/v1/tools${as ? `?as=${encodeURIComponent(as)}` : ""}`, /^(catalog|grant|policy)\./);
-  const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
   const text = useSignal(query.get("q") ?? "");
+  const typed = useSignal(text.value); // what was typed, before the pause after which it counts
   const effect = useSignal("");
   const decision = useSignal("");
-  const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = (list.data?.tools ?? []).filter(
-    (t) =>
-      (!effect.value || t.effect === effect.value) &&
-      (!decision.value || t.decision === decision.value) &&
-      words.every((w) => `${t.tool} ${t.name} ${t.provider}`.toLowerCase().includes(w)),
-  );
+  const filter = new URLSearchParams({ limit: "500" });
+  for (const [k, v] of Object.entries({ as, q: text.value, effect: effect.value, decision: decision.value })) if (v) filter.set(k, v);
+  const list = useLoad<{ tools: Tool[]; total: number; next?: string }>(`/api/v1/tools?${filter}`, /^(catalog|grant|policy)\./);
+  const more = useSignal<{ of: string; tools: Tool[]; next?: string }>({ of: "", tools: [] });
+  const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
+  const key = String(filter);
+  const added = more.value.of === key ? more.value : { tools: [], next: list.data?.next };
+  const shown = [...(list.data?.tools ?? []), ...added.tools];
+  useEffect(() => {
+    const timer = setTimeout(() => (text.value = typed.value), 200);
+    return () => clearTimeout(timer);
+  }, [typed.value]);
+  const next = async () => {
+    filter.set("after", added.next!);
+    const page = await get(`/api/v1/tools?${filter}`);
+    more.value = { of: key, tools: [...added.tools, ...page.tools], next: page.next };
+  };
   const people = (tokens.data?.tokens ?? []).filter((t) => !t.revoked && t.role !== "task" && t.role !== "node");
   return (
     <>
       <Title sub="Everything that can be called here, as one list: what it does to the world, who offers it, and what happens when it is called.">Catalog</Title>
       <div class="bar">
-        <input type="search" aria-label="Search" placeholder="tool or provider" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
+        <input type="search" aria-label="Search" placeholder="tool or provider" value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
         <select aria-label="Effect" value={effect.value} onChange={(e) => (effect.value = e.currentTarget.value)}>
           <option value="">any effect</option>
           {["read", "write", "external", "destructive"].map((e) => (
@@ -63,11 +72,11 @@ export function Catalog() {
             </option>
           ))}
         </select>
-        <span class="n">{list.data ? `${shown.length} of ${list.data.tools.length}` : ""}</span>
+        <span class="n">{list.data ? `${list.data.total} tools` : ""}</span>
       </div>
       <Show of={list}>
-        {({ tools }) =>
-          tools.length === 0 ? (
+        {({ total }) =>
+          total === 0 && !text.value && !effect.value && !decision.value ? (
             <Empty command="junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
           ) : shown.length === 0 ? (
             <Empty>
@@ -76,6 +85,7 @@ export function Catalog() {
               {decision.value && ` that is ${decisionWords[decision.value]}`}.
             </Empty>
           ) : (
+            <>
             <Virtual
               label="Tools"
               items={shown}
@@ -91,6 +101,15 @@ export function Catalog() {
                 </a>
               )}
             />
+            {added.next && (
+              <p class="btns">
+                <Act do={next}>Show more</Act>
+                <span class="n">
+                  {shown.length} of {total}
+                </span>
+              </p>
+            )}
+            </>
           )
         }
       </Show>
@@ -102,7 +121,8 @@ export function CatalogEntry(p: { action: string }) {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const as = query.get("as");
   const why = useLoad<any>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
-  const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools${as ? `?as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
+  const words = p.action.split(/[./]/).pop() ?? "";
+  const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as ? `&as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
   const entry = useSignal<any>(null);
   useEffect(() => {
     // The agents' catalog has descriptions and schemas.
