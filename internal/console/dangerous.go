@@ -55,7 +55,7 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 }
 
 // dangerousCall describes a call with an external or destructive effect, or returns "". A dry run
-// tells the effect; what cannot be planned is refused by the handler.
+// finds the effect; what cannot be planned is refused by the handler.
 func (s *Service) dangerousCall(r *http.Request, who capability.Principal, body []byte) string {
 	var call map[string]json.RawMessage
 	if json.Unmarshal(body, &call) != nil || string(call["dry_run"]) == "true" {

@@ -96,7 +96,9 @@ export function Catalog() {
                   </b>
                   <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
                   <span class="who opt clip">{visible(t.provider)}</span>
-                  <Tag>{t.effect}</Tag>
+                  <span class="opt">
+                    <Tag>{t.effect}</Tag>
+                  </span>
                   <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
                 </a>
               )}

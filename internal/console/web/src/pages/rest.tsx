@@ -215,7 +215,7 @@ export function System() {
         {({ checks }) => (
           <ul class="list">
             {[...checks].sort((a, b) => Number(a.ok) - Number(b.ok)).map((c) => (
-              <li class="row c-flat" key={c.name}>
+              <li class="row c-two" key={c.name}>
                 <Tag is={c.ok ? "ok" : "bad"}>{c.ok ? "good" : "look at it"}</Tag>
                 <span>
                   <b>{visible(c.name)}</b> <span class="who">{visible(c.detail)}</span>
