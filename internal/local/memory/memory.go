@@ -201,8 +201,8 @@ func (m *memory) store(ctx context.Context, by caller, input json.RawMessage) (a
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return cmpErr(err, capability.Errorf(capability.CodeTooLarge, op, "you have %d memories in this workspace, which is the limit", m.cfg.Limit).
-				With("memory_full", "forget some that are no longer needed"))
+			return cmpErr(err, capability.Errorf(capability.CodeTooLarge, op,
+				"you have %d memories in this workspace, which is the limit", m.cfg.Limit).With("memory_full", "forget some that are no longer needed"))
 		}
 		var row int64
 		err = tx.QueryRowContext(ctx, `INSERT INTO memory_items (id, workspace, owner, shared, text, tags, created)
