@@ -298,7 +298,9 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 }
 
 // refused converts a failure outside tools/call to a protocol error.
-func (s *Surface) refused(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
+func (s *Surface) refused(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era,
+	reply invoke.Reply, err error,
+) exchange.Outcome {
 	if out, ok := upstreamFault(e, err); ok {
 		return out
 	}
@@ -366,7 +368,8 @@ func urlFirst(c caller, e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	failure := capability.AsError(err)
 	code, _ := failure.Details["code"].(int64)
 	data, _ := failure.Details["data"].(json.RawMessage)
-	if e.Modern || !c.abilities.url || code != mcpwire.CodeURLElicitation || len(data) == 0 || !strings.HasPrefix(failure.Reason, "upstream_") {
+	if e.Modern || !c.abilities.url || code != mcpwire.CodeURLElicitation || len(data) == 0 ||
+		!strings.HasPrefix(failure.Reason, "upstream_") {
 		return exchange.Outcome{}, false
 	}
 	return exchange.Outcome{Fault: &mcpwire.Fault{
