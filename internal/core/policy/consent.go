@@ -255,11 +255,11 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 			With("", "use once, timed or always")
 	}
 	now := p.now().UTC()
+	defer p.decisions.begin(a.ID)() // until the grant is there, which a waiting call needs
 	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceTTL))
 	if err != nil {
 		return Approval{}, nil, err
 	}
-	defer p.decisions.notify() // after the grant, which a waiting call needs
 	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
 		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)},
 		audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})

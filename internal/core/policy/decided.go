@@ -12,8 +12,9 @@ const decidedPollInterval = 5 * time.Second
 
 // decisions notifies those who wait for the decision of an approval. The zero value is ready.
 type decisions struct {
-	mu   sync.Mutex
-	next chan struct{} // closed by the next decision; nil if nothing waits
+	mu      sync.Mutex
+	next    chan struct{}  // closed by the next decision; nil if nothing waits
+	running map[string]int // decisions that are not finished, by approval
 }
 
 func (d *decisions) wait() <-chan struct{} {
@@ -25,16 +26,36 @@ func (d *decisions) wait() <-chan struct{} {
 	return d.next
 }
 
-func (d *decisions) notify() {
+// begin marks an approval as being decided until end is called, which notifies.
+func (d *decisions) begin(id string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.next != nil {
-		close(d.next)
-		d.next = nil
+	if d.running == nil {
+		d.running = make(map[string]int)
+	}
+	d.running[id]++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.running[id]--; d.running[id] == 0 {
+			delete(d.running, id)
+		}
+		if d.next != nil {
+			close(d.next)
+			d.next = nil
+		}
 	}
 }
 
-// Decided waits until an approval is not pending and returns it. It returns the cause of ctx if
+// deciding reports whether a decision about the approval is not finished: it may be stored
+// already, but not its grant.
+func (d *decisions) deciding(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running[id] > 0
+}
+
+// Decided waits until an approval is decided, and its grant exists, and returns it. It returns the cause of ctx if
 // that ends first.
 func (p *Policy) Decided(ctx context.Context, id string) (Approval, error) {
 	tick := time.NewTicker(decidedPollInterval)
@@ -42,7 +63,7 @@ func (p *Policy) Decided(ctx context.Context, id string) (Approval, error) {
 	for {
 		decision := p.decisions.wait()
 		a, err := p.Approval(ctx, id)
-		if err != nil || a.State != ApprovalPending {
+		if err != nil || a.State != ApprovalPending && !p.decisions.deciding(id) {
 			return a, err
 		}
 		select {

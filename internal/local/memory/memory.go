@@ -1,9 +1,11 @@
 // Package memory implements memory.search, memory.store, memory.get and memory.forget: the
-// built-in memory, a full-text store in the server's database, separate for each workspace.
-// Gateways that share a Postgres database share their memories.
+// built-in memory, a full-text store in the server's database, separate for each workspace and
+// principal. Gateways that share a Postgres database share their memories.
 //
-// Results contain only items of the caller's workspace, and their order is computed from
-// these items alone, so that scores and counts reveal nothing about other workspaces.
+// An item belongs to the principal that stored it and is visible only to it, unless it was
+// stored as shared; then it is visible in its whole workspace. Results contain only items that
+// the caller can see, and the choice and order of them is computed from these items alone, so
+// that results, scores and counts reveal nothing about what others store.
 package memory
 
 import (
@@ -47,7 +49,7 @@ func Claim() capability.Arbitration {
 // Limits of the memory.
 const (
 	MaxText       = 64 << 10 // bytes of one item
-	MaxItems      = 100_000  // in one workspace
+	MaxItems      = 100_000  // of one principal in one workspace
 	MaxLimit      = 100      // items in one result; a higher limit counts as this
 	defaultLimit  = 10
 	maxTags       = 16
@@ -73,7 +75,7 @@ type Config struct {
 	// Workspace returns the workspace of a call; calls for which it returns "" are refused.
 	// If nil, each principal has a workspace of its own.
 	Workspace func(ctx context.Context, c capability.Call) string
-	// Limit is the highest number of items in a workspace; 0 means [MaxItems].
+	// Limit is the highest number of items of one principal in a workspace; 0 means [MaxItems].
 	Limit int
 	// Now returns the time; nil means [time.Now].
 	Now func() time.Time
@@ -96,17 +98,17 @@ func Functions(cfg Config) []host.Function {
 		unavailable = "this server has no database"
 	}
 	function := func(id capability.Action, effect capability.Effect, permission string,
-		handle func(context.Context, string, json.RawMessage) (any, error),
+		handle func(context.Context, caller, json.RawMessage) (any, error),
 	) host.Function {
 		return host.Function{
 			ID: string(id), Action: id, Effect: effect, Permissions: []string{permission}, Timeout: handleTimeout, Unavailable: unavailable,
 			Handle: func(ctx context.Context, c capability.Call) (capability.Result, error) {
 				workspace := m.cfg.Workspace(ctx, c)
-				if workspace == "" {
+				if workspace == "" || c.Principal.ID == "" {
 					return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, string(id),
-						"the call belongs to no workspace, so there is no memory for it")
+						"the call has no workspace or no principal, so there is no memory for it")
 				}
-				value, err := handle(ctx, workspace, c.Input)
+				value, err := handle(ctx, callerOf(workspace, c.Principal), c.Input)
 				if err != nil {
 					return capability.Result{}, explain(ctx, string(id), err)
 				}
@@ -146,6 +148,8 @@ type item struct {
 	Text  string   `json:"text"`
 	Score *float64 `json:"score,omitempty"`
 	Tags  []string `json:"tags,omitempty"`
+	// Shared is true if the item is visible in the whole workspace.
+	Shared bool `json:"shared,omitempty"`
 }
 
 func invalid(op, format string, args ...any) error {
@@ -159,14 +163,15 @@ func decode(op string, input json.RawMessage, params any) error {
 	return nil
 }
 
-// store implements memory.store: it adds an item to the workspace and its index. Errors:
+// store implements memory.store: it adds an item of the caller and its index. Errors:
 // invalid_input for a blank text or bad tags; too_large, reason text_too_large, or
-// memory_full if the workspace has reached its limit.
-func (m *memory) store(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
+// memory_full if the caller has reached its limit.
+func (m *memory) store(ctx context.Context, by caller, input json.RawMessage) (any, error) {
 	const op = "memory.store"
 	var p struct {
-		Text string   `json:"text"`
-		Tags []string `json:"tags"`
+		Text   string   `json:"text"`
+		Tags   []string `json:"tags"`
+		Shared bool     `json:"shared"`
 	}
 	if err := decode(op, input, &p); err != nil {
 		return nil, err
@@ -187,24 +192,26 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 		return nil, err
 	}
 	id := ids.Hex("mem_", 16)
-	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
+	err = m.cfg.DB.InTx(ctx, "memory "+by.workspace, func(tx *sql.Tx) error {
 		// One statement checks and increments the count, so that concurrent callers cannot exceed it.
-		res, err := tx.ExecContext(ctx, `INSERT INTO memory_workspaces (workspace, items) VALUES (?, 1)
-			ON CONFLICT (workspace) DO UPDATE SET items = memory_workspaces.items + 1 WHERE memory_workspaces.items < ?`, workspace, m.cfg.Limit)
+		res, err := tx.ExecContext(ctx, `INSERT INTO memory_owners (workspace, owner, items) VALUES (?, ?, 1)
+			ON CONFLICT (workspace, owner) DO UPDATE SET items = memory_owners.items + 1 WHERE memory_owners.items < ?`,
+			by.workspace, by.id, m.cfg.Limit)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return cmpErr(err, capability.Errorf(capability.CodeTooLarge, op, "the workspace holds %d memories, which is the limit", m.cfg.Limit).
-				With("memory_full", "forget some that are no longer needed"))
+			return cmpErr(err, capability.Errorf(capability.CodeTooLarge, op,
+				"you have %d memories in this workspace, which is the limit", m.cfg.Limit).With("memory_full", "forget some that are no longer needed"))
 		}
 		var row int64
-		err = tx.QueryRowContext(ctx, `INSERT INTO memory_items (id, workspace, text, tags, created) VALUES (?, ?, ?, ?, ?) RETURNING rowid`,
-			id, workspace, p.Text, string(doc), m.cfg.Now().UnixNano()).Scan(&row)
+		err = tx.QueryRowContext(ctx, `INSERT INTO memory_items (id, workspace, owner, shared, text, tags, created)
+			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING rowid`,
+			id, by.workspace, by.id, bit(p.Shared), p.Text, string(doc), m.cfg.Now().UnixNano()).Scan(&row)
 		if err != nil {
 			return err
 		}
-		return m.index(ctx, tx, row, workspace, tags, words(p.Text))
+		return m.index(ctx, tx, row, by.place(p.Shared), tags, words(p.Text))
 	})
 	if err != nil {
 		return nil, err
@@ -238,8 +245,8 @@ func checkTags(op string, tags []string) ([]string, error) {
 }
 
 // get implements memory.get. Error: not_found, reason memory_not_found, also for an item of
-// another workspace.
-func (m *memory) get(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
+// another workspace or principal.
+func (m *memory) get(ctx context.Context, by caller, input json.RawMessage) (any, error) {
 	const op = "memory.get"
 	id, err := idOf(op, input)
 	if err != nil {
@@ -247,8 +254,8 @@ func (m *memory) get(ctx context.Context, workspace string, input json.RawMessag
 	}
 	var it item
 	var tags string
-	err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT id, text, tags FROM memory_items WHERE id = ? AND workspace = ?`, id,
-		workspace).Scan(&it.ID, &it.Text, &tags)
+	err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT id, text, tags, shared <> 0 FROM memory_items i WHERE id = ? AND `+visible,
+		append([]any{id}, by.sees()...)...).Scan(&it.ID, &it.Text, &tags, &it.Shared)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, capability.Errorf(capability.CodeNotFound, op, "there is no memory %q", short(id)).With("memory_not_found",
 			"find its id with memory.search")
@@ -262,30 +269,44 @@ func (m *memory) get(ctx context.Context, workspace string, input json.RawMessag
 	return map[string]item{"item": it}, nil
 }
 
-// forget implements memory.forget: it deletes an item of the workspace. For an item that does
-// not exist, the result is ok: false, not an error.
-func (m *memory) forget(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
+// forget implements memory.forget: it deletes an item of the caller or, for an operator, one
+// that is shared. For an item that does not exist for the caller, the result is ok: false,
+// not an error. Error: denied, reason memory_of_another, for a shared item of another.
+func (m *memory) forget(ctx context.Context, by caller, input json.RawMessage) (any, error) {
 	const op = "memory.forget"
 	id, err := idOf(op, input)
 	if err != nil {
 		return nil, err
 	}
 	ok := false
-	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
+	err = m.cfg.DB.InTx(ctx, "memory "+by.workspace, func(tx *sql.Tx) error {
 		var row int64
+		var owner string
 		ok = false
-		err := tx.QueryRowContext(ctx, `DELETE FROM memory_items WHERE id = ? AND workspace = ? RETURNING rowid`, id, workspace).Scan(&row)
+		err := tx.QueryRowContext(ctx, `SELECT rowid, owner FROM memory_items i WHERE id = ? AND `+visible,
+			append([]any{id}, by.sees()...)...).Scan(&row, &owner)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		if owner != by.id && !by.operator {
+			return capability.Errorf(capability.CodeDenied, op, "another principal stored the memory %q", short(id)).With("memory_of_another",
+				"only the principal that stored it, or an operator, can forget it")
+		}
+		res, err := tx.ExecContext(ctx, `DELETE FROM memory_items WHERE rowid = ?`, row)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err // a concurrent call has deleted it
+		}
 		ok = true
 		if _, err := tx.ExecContext(ctx, `DELETE FROM memory_index WHERE rowid = ?`, row); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE memory_workspaces SET items = items - 1 WHERE workspace = ?`, workspace)
+		_, err = tx.ExecContext(ctx, `UPDATE memory_owners SET items = items - 1 WHERE workspace = ? AND owner = ?`, by.workspace, owner)
 		return err
 	})
 	if err != nil {

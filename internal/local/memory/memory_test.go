@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,8 +24,9 @@ import (
 )
 
 type rig struct {
-	t    testing.TB
-	host *host.Host
+	t         testing.TB
+	host      *host.Host
+	workspace string // of all calls; if "", each principal has one of its own
 }
 
 func open(t testing.TB, limit int) rig {
@@ -51,10 +53,13 @@ func on(t testing.TB, db *store.DB, limit int) rig {
 	if err := h.Register(memory.Functions(memory.Config{
 		DB: db, Limit: limit,
 		Now: func() time.Time { return time.Unix(1, 0) },
+		Workspace: func(_ context.Context, c capability.Call) string {
+			return stdcmp.Or(c.Context.Workspace, c.Principal.ID)
+		},
 	})...); err != nil {
 		t.Fatal(err)
 	}
-	return rig{t, h}
+	return rig{t: t, host: h}
 }
 
 type opener func(t testing.TB, limit int) rig
@@ -76,10 +81,11 @@ func each(t *testing.T, test func(*testing.T, opener)) {
 }
 
 type found struct {
-	ID    string   `json:"id"`
-	Text  string   `json:"text"`
-	Score float64  `json:"score"`
-	Tags  []string `json:"tags"`
+	ID     string   `json:"id"`
+	Text   string   `json:"text"`
+	Score  float64  `json:"score"`
+	Tags   []string `json:"tags"`
+	Shared bool     `json:"shared"`
 }
 
 type answer struct {
@@ -95,7 +101,14 @@ func (r rig) try(who string, action capability.Action, input any) (answer, error
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	res, err := r.host.Invoke(r.t.Context(), capability.Call{Action: action, Principal: capability.Principal{ID: who}, Input: doc})
+	role := map[string]capability.Role{"ops": capability.RoleOperator, "adm": capability.RoleAdmin}[who]
+	if role == "" {
+		role = capability.RoleAgent
+	}
+	res, err := r.host.Invoke(r.t.Context(), capability.Call{
+		Action: action, Principal: capability.Principal{ID: who, Role: role}, Input: doc,
+		Context: &capability.Context{Workspace: r.workspace},
+	})
 	var a answer
 	if err == nil {
 		if err := json.Unmarshal(res.Value, &a); err != nil {
@@ -288,7 +301,7 @@ func FuzzSearch(f *testing.F) {
 	}
 	r := open(f, 0)
 	f.Fuzz(func(t *testing.T, text string) {
-		r := rig{t, r.host}
+		r := rig{t: t, host: r.host}
 		a, err := r.try("a", "memory.store", in{"text": text})
 		if err != nil {
 			if e := capability.AsError(err); e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge {

@@ -18,10 +18,10 @@ const (
 )
 
 // search implements memory.search: it finds the items that contain at least one word of the
-// query, the best first. The index selects candidates; the scores are computed from the
-// candidates' texts alone, so that they reveal nothing about other workspaces and are the
-// same on every machine.
-func (m *memory) search(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
+// query, the best first. The index selects candidates by how rare their words are among the
+// items that the caller can see; the scores are computed from the candidates' texts alone.
+// Neither reveals anything about other items, and both are the same on every machine.
+func (m *memory) search(ctx context.Context, by caller, input json.RawMessage) (any, error) {
 	const op = "memory.search"
 	var p struct {
 		Query  string                     `json:"query"`
@@ -57,7 +57,7 @@ func (m *memory) search(ctx context.Context, workspace string, input json.RawMes
 	terms := queryTerms(p.Query)
 	items := []item{}
 	if len(terms) > 0 {
-		if items, err = m.candidates(ctx, workspace, tags, terms, max(minCandidates, 2*limit)); err != nil {
+		if items, err = m.candidates(ctx, by, tags, terms, max(minCandidates, 2*limit)); err != nil {
 			return nil, err
 		}
 	}
@@ -81,33 +81,38 @@ func queryTerms(query string) []string {
 	return out
 }
 
-// match returns the query of the SQLite index. It needs no escaping, because its words have
+// match returns the query of the SQLite index for the items that the caller can see, with all
+// of the tags and, unless term is "", that word. It needs no escaping, because its words have
 // the form that words and mark produce.
-func match(workspace string, tags, terms []string) string {
+func match(by caller, tags []string, term string) string {
 	var b strings.Builder
-	b.WriteString(`workspace : "` + mark("w", workspace) + `"`)
+	b.WriteString(`workspace : ("` + strings.Join(hashed("w", by.places()), `" OR "`) + `")`)
 	for _, tag := range tags {
 		b.WriteString(` AND tags : "` + mark("t", tag) + `"`)
 	}
-	b.WriteString(` AND words : ("` + strings.Join(terms, `" OR "`) + `")`)
+	if term != "" {
+		b.WriteString(` AND words : "` + term + `"`)
+	}
 	return b.String()
 }
 
 // lexemes returns the same query for Postgres.
-func lexemes(workspace string, tags, terms []string) string {
+func lexemes(by caller, tags []string, term string) string {
 	var b strings.Builder
-	b.WriteString(`'` + mark("w:", workspace) + `'`)
+	b.WriteString(`('` + strings.Join(hashed("w:", by.places()), `' | '`) + `')`)
 	for _, tag := range tags {
 		b.WriteString(` & '` + mark("t:", tag) + `'`)
 	}
-	b.WriteString(` & ('` + strings.Join(terms, `' | '`) + `')`)
+	if term != "" {
+		b.WriteString(` & '` + term + `'`)
+	}
 	return b.String()
 }
 
-// index adds the item stored as row to the full-text index.
-func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace string, tags, words []string) error {
+// index adds the item stored as row to the full-text index. place is one of [caller.places].
+func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, place string, tags, words []string) error {
 	if m.cfg.DB.Shared() {
-		all := []string{mark("w:", workspace)}
+		all := []string{mark("w:", place)}
 		for _, tag := range tags {
 			all = append(all, mark("t:", tag))
 		}
@@ -116,26 +121,43 @@ func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace str
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, workspace, tags, words) VALUES (?, ?, ?, ?)`,
-		row, mark("w", workspace), strings.Join(marks(tags), " "), strings.Join(words, " "))
+		row, mark("w", place), strings.Join(hashed("t", tags), " "), strings.Join(words, " "))
 	return err
 }
 
-// candidates returns at most most items that match: those with the rarest words or, on
-// Postgres, which does not rank by rarity, those with the most words.
-func (m *memory) candidates(ctx context.Context, workspace string, tags, terms []string, most int) ([]item, error) {
-	statement, query := `SELECT i.id, i.text, i.tags FROM
-		(SELECT rowid AS r FROM memory_index WHERE memory_index MATCH ? ORDER BY bm25(memory_index, 0.0, 0.0, 1.0), rowid LIMIT ?) AS c
-		JOIN memory_items i ON i.rowid = r`, ""
+// candidates returns at most most items that match: those with the rarest words, the newest
+// first where these are equal.
+func (m *memory) candidates(ctx context.Context, by caller, tags, terms []string, most int) ([]item, error) {
+	matching, query := `memory_index MATCH ?`, match
 	if m.cfg.DB.Shared() {
-		statement = `SELECT i.id, i.text, i.tags FROM
-			(SELECT rowid AS r FROM memory_index, CAST(CAST(?1 AS text) AS tsquery) q WHERE words @@ q ORDER BY ts_rank(words,
-			q) DESC, rowid LIMIT ?2) AS c
-			JOIN memory_items i ON i.rowid = r`
-		query = lexemes(workspace, tags, terms)
-	} else {
-		query = match(workspace, tags, terms)
+		matching, query = `words @@ CAST(CAST(? AS text) AS tsquery)`, lexemes
 	}
-	rows, err := m.cfg.DB.SQL().QueryContext(ctx, statement, query, most)
+	count := func(term string) (n float64, err error) {
+		err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT count(*) FROM memory_index WHERE `+matching, query(by, tags, term)).Scan(&n)
+		return n, err
+	}
+	all, err := count("")
+	if err != nil {
+		return nil, err
+	}
+	var parts []string
+	var args []any
+	for _, term := range terms {
+		n, err := count(term)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 { // the weight is an integer, so that sums do not depend on the order
+			parts = append(parts, `SELECT rowid AS r, CAST(? AS BIGINT) AS weight FROM memory_index WHERE `+matching)
+			args = append(args, int64(1e6*rarity(n, all)), query(by, tags, term))
+		}
+	}
+	if len(parts) == 0 {
+		return []item{}, nil
+	}
+	rows, err := m.cfg.DB.SQL().QueryContext(ctx, `SELECT i.id, i.text, i.tags, i.shared <> 0 FROM (
+			SELECT r FROM (`+strings.Join(parts, ` UNION ALL `)+`) AS m GROUP BY r ORDER BY sum(weight) DESC, r DESC LIMIT ?
+		) AS c JOIN memory_items i ON i.rowid = r WHERE `+visible, append(append(args, most), by.sees()...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +166,7 @@ func (m *memory) candidates(ctx context.Context, workspace string, tags, terms [
 	for rows.Next() {
 		var it item
 		var tags string
-		if err := rows.Scan(&it.ID, &it.Text, &tags); err != nil {
+		if err := rows.Scan(&it.ID, &it.Text, &tags, &it.Shared); err != nil {
 			return nil, err
 		}
 		if err := jsonx.Unmarshal([]byte(tags), &it.Tags); err != nil {
@@ -153,6 +175,11 @@ func (m *memory) candidates(ctx context.Context, workspace string, tags, terms [
 		out = append(out, it)
 	}
 	return out, rows.Err()
+}
+
+// rarity returns the weight of a word that holders of all items contain.
+func rarity(holders, all float64) float64 {
+	return math.Log(1 + (max(all-holders, 0)+0.5)/(holders+0.5))
 }
 
 // rank sorts items by their BM25 score, computed over these items, the best first; items
@@ -182,8 +209,7 @@ func rank(items []item, terms []string) {
 		score := 0.0
 		for _, term := range terms { // in the order of the query, because sums of floats depend on the order
 			tf := float64(counts[i][term])
-			idf := math.Log(1 + (n-holders[term]+0.5)/(holders[term]+0.5))
-			score += idf * tf * (k1 + 1) / (tf + k1*(1-b+b*lengths[i]*n/max(total, 1)))
+			score += rarity(holders[term], n) * tf * (k1 + 1) / (tf + k1*(1-b+b*lengths[i]*n/max(total, 1)))
 		}
 		score = math.Round(score*1e6) / 1e6
 		items[i].Score = &score

@@ -94,10 +94,11 @@ func mark(kind, s string) string {
 	return kind + hex.EncodeToString(sum[:16])
 }
 
-func marks(tags []string) []string {
-	out := make([]string, len(tags))
-	for i, tag := range tags {
-		out[i] = mark("t", tag)
+// hashed returns the marks of several names.
+func hashed(kind string, names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = mark(kind, name)
 	}
 	return out
 }

@@ -131,6 +131,9 @@ func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpw
 	case out != nil:
 		return *out
 	case err != nil:
+		if out, ok := urlFirst(c, e, err); ok {
+			return out
+		}
 		return s.failed(ctx, p, e, reply, err)
 	}
 	return s.succeeded(ctx, c, p, e, reply)

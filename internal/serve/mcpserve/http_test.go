@@ -381,3 +381,32 @@ func TestBatch(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
+
+// TestUnknownMethodsOfASession holds that a session answers an unknown request with the code
+// that JSON-RPC has for it, as a server that is asked directly does, and ignores an unknown
+// notification.
+func TestUnknownMethodsOfASession(t *testing.T) {
+	st := newStack(t, stackOptions{})
+	for _, version := range mcpwire.Versions()[1:] {
+		session := st.open(st.agent, version)
+		h := []string{mcpwire.HeaderSession, session, mcpwire.HeaderVersion, version}
+		for _, method := range []string{
+			"tools/none", "x", "tasks/list", "sampling/createMessage", "server/discover", "subscriptions/listen", "notifications/initialized",
+		} {
+			r := st.do("POST", st.agent, fmt.Sprintf(`{"jsonrpc":"2.0","id":"u","method":%q,"params":{}}`, method), h...)
+			if a := r.decode(t); r.status != 200 || a.Error == nil || a.Error.Code != -32601 || string(a.ID) != `"u"` {
+				t.Errorf("%s %s = %d %s, want 200 and -32601", version, method, r.status, r.body)
+			}
+		}
+		if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/none"}`, h...); r.status != 202 || r.body != "" {
+			t.Errorf("%s unknown notification = %d %q, want 202 and no body", version, r.status, r.body)
+		}
+		for _, known := range []string{
+			`"method":"ping"`, `"method":"logging/setLevel","params":{"level":"error"}`,
+		} {
+			if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,`+known+`}`, h...); r.status != 200 || r.decode(t).Error != nil {
+				t.Errorf("%s %s = %d %s, want a result", version, known, r.status, r.body)
+			}
+		}
+	}
+}

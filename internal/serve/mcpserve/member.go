@@ -276,7 +276,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 		return *out
 	}
 	if err != nil {
-		return s.refused(ctx, m, e, reply, err)
+		return s.refused(ctx, c, m, e, reply, err)
 	}
 	result := reply.Result
 	skip := []string{"cacheScope"}
@@ -298,8 +298,13 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 }
 
 // refused converts a failure outside tools/call to a protocol error.
-func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
+func (s *Surface) refused(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era,
+	reply invoke.Reply, err error,
+) exchange.Outcome {
 	if out, ok := upstreamFault(e, err); ok {
+		return out
+	}
+	if out, ok := urlFirst(c, e, err); ok {
 		return out
 	}
 	out := s.failed(ctx, &m.Params, e, reply, err)
@@ -354,4 +359,20 @@ func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 		return exchange.Outcome{Fault: f}, true
 	}
 	return exchange.Outcome{}, false
+}
+
+// urlFirst returns the error of an upstream that lists URLs to be opened before the call is
+// repeated, if the caller is a legacy client that can open them. Later revisions of MCP do
+// not have this error.
+func urlFirst(c caller, e mcpwire.Era, err error) (exchange.Outcome, bool) {
+	failure := capability.AsError(err)
+	code, _ := failure.Details["code"].(int64)
+	data, _ := failure.Details["data"].(json.RawMessage)
+	if e.Modern || !c.abilities.url || code != mcpwire.CodeURLElicitation || len(data) == 0 ||
+		!strings.HasPrefix(failure.Reason, "upstream_") {
+		return exchange.Outcome{}, false
+	}
+	return exchange.Outcome{Fault: &mcpwire.Fault{
+		Status: http.StatusOK, Code: mcpwire.CodeURLElicitation, Message: failure.Message, Data: data,
+	}}, true
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -266,13 +267,29 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 		return
 	case m.Method == "logging/setLevel":
 		sess.setLevel(&m)
+	case m.Method != "" && (!ofSDK(m.Method) || strings.HasPrefix(m.Method, "notifications/")):
+		f := unknownMethod(m.Method)
+		f.Status = http.StatusOK // the SDK would answer 400, without a JSON-RPC error
+		exchange.WriteFault(w, m.ID, f)
+		return
 	}
 	switch {
-	case m.Method == "notifications/cancelled" && sess.withdraw(mcpwire.IDKey(m.Params.RequestID)):
+	case m.Method == "notifications/cancelled" && sess.withdraw(mcpwire.IDKey(m.Params.RequestID)),
+		m.Method != "" && m.ID == nil && !ofSDK(m.Method): // an unknown notification is ignored
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	s.legacy.ServeHTTP(w, forSDK(r, sess.viewer, body))
+}
+
+// ofSDK reports whether the SDK handles a session's messages of that method.
+func ofSDK(method string) bool {
+	switch method {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+		"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed":
+		return true
+	}
+	return false
 }
 
 // callInSession runs a call that continues if its request ends, because a legacy client

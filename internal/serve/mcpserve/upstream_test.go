@@ -69,6 +69,9 @@ func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	case "missing":
 		return capability.Result{}, capability.Errorf(capability.CodeFailed, "up", "sampling is needed").With("upstream_error", "").
 			Detail("code", int64(-32021)).Detail("data", json.RawMessage(`{"requiredCapabilities":{"sampling":{}}}`))
+	case "opens":
+		return capability.Result{}, capability.Errorf(capability.CodeFailed, "up", "open it first").With("upstream_error", "").
+			Detail("code", int64(-32042)).Detail("data", json.RawMessage(`{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://up.example/a","message":"[up] Log in"}]}`))
 	case "greet":
 		return value(`{"messages":[],"description":` + string(c.Input) + `}`)
 	case "file:///a", "file:///{name}":
@@ -122,7 +125,7 @@ func newUpstreamStack(t *testing.T, opts stackOptions) (*stack, *upstream) {
 	st.offer(u.batch("mcp.up",
 		declared("raw", `,"title":"Raw","icons":[{"src":"x"}],"outputSchema":{"type":"object","$defs":{"n":{"const":9007199254740993}}},"annotations":{"readOnlyHint":true,"odd":1},"_meta":{"x":1,"io.modelcontextprotocol/serverInfo":1,"junctor/provider":"posing"}`),
 		declared("says no", ""), declared("ask", ""), declared("askslow", ""), declared("relay", ""), declared("log", ""),
-		declared("missing", ""), marked, write,
+		declared("missing", ""), declared("opens", ""), marked, write,
 		thing(kindPrompt, "capability.interaction", "greet", `{"name":"greet","arguments":[{"name":"who"}]}`),
 		thing(kindResource, "capability.context-augmenter", "file:///a", `{"uri":"file:///a","name":"a"}`),
 		thing(kindTemplate, "capability.context-augmenter", "file:///{name}", `{"uriTemplate":"file:///{name}","name":"any"}`),
@@ -283,6 +286,24 @@ func (st *stack) openAble(able string) string {
 	r := st.do("POST", st.agent, strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`,
 		`"capabilities":`+able, 1))
 	return r.header.Get(mcpwire.HeaderSession)
+}
+
+// TestAURLToOpenFirstReachesClientsThatCanOpenIt holds that a session whose client declares
+// URL elicitation receives the protocol error of the upstream, as from the upstream itself,
+// and that other clients receive a failed tool.
+func TestAURLToOpenFirstReachesClientsThatCanOpenIt(t *testing.T) {
+	st, _ := newUpstreamStack(t, stackOptions{})
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"opens","arguments":{}}}`
+	r := st.do("POST", st.agent, call, mcpwire.HeaderSession, st.openAble(`{"elicitation":{"url":{}}}`))
+	if a := r.decode(t); r.status != 200 || a.Error == nil || a.Error.Code != mcpwire.CodeURLElicitation {
+		t.Fatalf("with URL elicitation: %d %s, want 200 and -32042", r.status, r.body)
+	}
+	wants(t, r.body, `"data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://up.example/a","message":"[up] Log in"}]}`)
+	for _, able := range []string{`{}`, canElicit} {
+		r := st.do("POST", st.agent, call, mcpwire.HeaderSession, st.openAble(able))
+		wants(t, r.body, `"isError":true`, "open it first")
+	}
+	wants(t, st.asModern(st.agent, "tools/call", "opens", `"name":"opens","arguments":{},`, `{"elicitation":{"url":{}}}`).body, `"isError":true`)
 }
 
 func TestQuestionsReachTheClientOfASession(t *testing.T) {
@@ -456,7 +477,7 @@ func TestViews(t *testing.T) {
 	for _, tool := range list.decode(t).Result.Tools {
 		names = append(names, tool.Name)
 	}
-	if got := strings.Join(names, " "); got != "ask askslow log marked missing raw relay says_no write" {
+	if got := strings.Join(names, " "); got != "ask askslow log marked missing opens raw relay says_no write" {
 		t.Errorf("%s", got)
 	}
 	wants(t, st.modern(st.agent, "tools/call", "raw", `"name":"raw",`).body, `"later":true`)

@@ -74,7 +74,7 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 		req.Keep = t.kept
 	}
 	raw, err := link.client.Call(ctx, req)
-	return raw, b, err
+	return raw, b, p.opens(err)
 }
 
 // callable returns the definition of a member. Errors: unavailable, reason

@@ -211,6 +211,37 @@ func TestQuestionsThatEndTheCallShowWhoAsks(t *testing.T) {
 	}
 }
 
+// TestURLsToOpenFirstShowWhoAsks holds that the list of an error -32042 reaches the caller
+// with the upstream's name, and not at all if it is not a list of web addresses.
+func TestURLsToOpenFirstShowWhoAsks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.far.offer(ingest.Tool, def("t", ""))
+	r.add("far", nil)
+	one := func(members string) string { return `{"elicitations":[{"elicitationId":"e",` + members + `}]}` }
+	for data, want := range map[string]string{
+		one(`"mode":"url","url":"https://a.example/x","message":"Log in"`):  one(`"mode":"url","url":"https://a.example/x","message":"[far] Log in"`),
+		one(`"mode":"url","url":"javascript:alert(1)","message":"Log in"`):  "",
+		one(`"mode":"url","url":"https://a.example/x"`):                     "",
+		one(`"mode":"form","url":"https://a.example/x","message":"Log in"`): "",
+		`{"elicitations":[` + strings.Repeat(`{},`, 20) + `{}]}`:            "",
+		`{"elicitations":[]}`: "",
+		`[]`:                  "",
+	} {
+		r.far.set(func() {
+			r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
+				return nil, capability.Errorf(capability.CodeFailed, "", "far answered: open").With("upstream_error", "").
+					Detail("code", int64(-32042)).Detail("data", json.RawMessage(data))
+			}
+		})
+		_, err := r.tool("t", `{}`)
+		got, _ := fails(t, err, capability.CodeFailed, "upstream_error").Details["data"].(json.RawMessage)
+		if string(got) != want {
+			t.Errorf("data of %s = %s, want %s", data, got, want)
+		}
+	}
+}
+
 // TestATrustedUpstreamMayAskForSamplesAndRoots: what it is trusted with is the caller's
 // own machine and model, so an operator says so.
 func TestATrustedUpstreamMayAskForSamplesAndRoots(t *testing.T) {

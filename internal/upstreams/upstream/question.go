@@ -3,11 +3,14 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/url"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // asker returns an Asker that forwards permitted questions to the caller under the
@@ -61,6 +64,49 @@ func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 			err).With("invalid_question", "")
 	}
 	return out, nil
+}
+
+// maxOpens is how many URLs one error may ask a person to open.
+const maxOpens = 16
+
+// opens returns an error of the upstream that lists URLs to be opened first with the
+// upstream's name in their messages, because a person decides by them. Its list is removed
+// unless each element is a request in the mode url for a web address.
+func (p *provider) opens(err error) error {
+	failure, ok := errors.AsType[*capability.Error](err)
+	if !ok || failure.Details["code"] != int64(mcpwire.CodeURLElicitation) {
+		return err
+	}
+	data, _ := failure.Details["data"].(json.RawMessage)
+	delete(failure.Details, "data")
+	var list struct {
+		Elicitations []json.RawMessage `json:"elicitations"`
+	}
+	if jsonx.Unmarshal(data, &list) != nil || len(list.Elicitations) == 0 || len(list.Elicitations) > maxOpens {
+		return err
+	}
+	out := []byte(`{"elicitations":[`)
+	for i, request := range list.Elicitations {
+		var asked struct {
+			Mode string `json:"mode"`
+			URL  string `json:"url"`
+		}
+		if jsonx.Unmarshal(request, &asked) != nil || asked.Mode != "url" {
+			return err
+		}
+		if to, err := url.Parse(asked.URL); err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
+			return failure
+		}
+		named, badly := p.named(request)
+		if badly != nil {
+			return err
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, named...)
+	}
+	return failure.Detail("data", json.RawMessage(append(out, "]}"...)))
 }
 
 // question returns the parameters with which a question may be sent to a caller. Sampling

@@ -31,7 +31,7 @@ func hostRows() []Row {
 		},
 		{
 			ID: "memory.store", Title: "Store in memory",
-			Description: "Store a text.",
+			Description: "Store a text for later calls of the same principal or, with shared, of the whole workspace.",
 			Mode:        ModeExclusive, Address: AddressNone, Pin: PinStrict, Effect: capability.EffectWrite,
 			Slot: "memory",
 		},
