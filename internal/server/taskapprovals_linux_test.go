@@ -45,7 +45,8 @@ func TestPermissionOfATaskAgentIsAnApproval(t *testing.T) {
 	t.Parallel()
 	_, env := agentHome(t)
 	n := serve(t, t.TempDir(), env...)
-	const ask = `{"agentType":"claude","mode":"structured","task":"say hello","approvalPreset":"standard","metadata":{"keepAliveAfterComplete":true}}`
+	const ask = `{"agentType":"claude","mode":"structured","task":"say hello","approvalPreset":"standard",` +
+		`"metadata":{"keepAliveAfterComplete":true}}`
 	s := n.spawnAgent(t, ask)
 	first := n.waits(t)
 	var session struct {

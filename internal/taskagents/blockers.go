@@ -242,7 +242,8 @@ func (s *Service) AnswerApproval(ctx context.Context, by capability.Principal, a
 	reply := detect.Reply{Text: r.Text, Free: r.Free, Values: r.Values}
 	if r.Text == "" && len(r.Values) == 0 {
 		effect, ok := map[policy.Decision]detect.Effect{
-			policy.DecideOnce: detect.Once, policy.DecideSession: detect.InSession, policy.DecideAlways: detect.Always, policy.DecideDeny: detect.Denies,
+			policy.DecideOnce: detect.Once, policy.DecideSession: detect.InSession,
+			policy.DecideAlways: detect.Always, policy.DecideDeny: detect.Denies,
 		}[r.Decision]
 		if ok {
 			reply, ok = open.ReplyFor(effect)

@@ -47,8 +47,11 @@ func TestApprovalOfABlockerShowsAllOfIt(t *testing.T) {
 func TestDecisionsSelectTheOnlyOptionWithTheirEffect(t *testing.T) {
 	t.Parallel()
 	b := &detect.Blocker{ID: "apr_1", Options: []string{"Yes", "Yes, always", "Yes, and edits", "No", "Never"}, Choices: []detect.Choice{
-		{N: 1, Label: "Yes", Effect: detect.Once}, {N: 2, Label: "Yes, always", Effect: detect.Always},
-		{N: 3, Label: "Yes, and edits", Effect: detect.Always}, {N: 4, Label: "No", Effect: detect.Denies}, {N: 5, Label: "Never", Effect: detect.Denies},
+		{N: 1, Label: "Yes", Effect: detect.Once},
+		{N: 2, Label: "Yes, always", Effect: detect.Always},
+		{N: 3, Label: "Yes, and edits", Effect: detect.Always},
+		{N: 4, Label: "No", Effect: detect.Denies},
+		{N: 5, Label: "Never", Effect: detect.Denies},
 	}}
 	for effect, want := range map[detect.Effect]string{detect.Once: "1", detect.Denies: "4", detect.Always: "", detect.InSession: ""} {
 		got, ok := b.ReplyFor(effect)

@@ -174,8 +174,10 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
 	}
-	if !strings.Contains(n.Diff, "+from the agent \\u202e") || !strings.Contains(n.Merged, "main is at") || !strings.Contains(n.Discarded, "/result") {
-		t.Errorf("the task's changes are %q, merged %q, discarded %q; want the new line, main with it, and the branches", n.Diff, n.Merged, n.Discarded)
+	if !strings.Contains(n.Diff, "+from the agent \\u202e") || !strings.Contains(n.Merged, "main is at") ||
+		!strings.Contains(n.Discarded, "/result") {
+		t.Errorf("the task's changes are %q, merged %q, discarded %q; want the new line, main with it, and the branches",
+			n.Diff, n.Merged, n.Discarded)
 	}
 	if data, err := os.ReadFile(filepath.Join(repo, "new.txt")); err != nil || !strings.Contains(string(data), "from the agent") {
 		t.Errorf("the merged file is %q, %v, want the line of the agent", data, err)
@@ -202,7 +204,8 @@ func makeTasks(t *testing.T, admin *client.Client, program, home string) (repo, 
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Dir = repo
-		cmd.Env = append(os.Environ(), "JUNCTOR_HOME="+home, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+		cmd.Env = append(os.Environ(), "JUNCTOR_HOME="+home, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 		}

@@ -58,7 +58,8 @@ func (p *Policy) Reply(ctx context.Context, by capability.Principal, id string, 
 	case err != nil:
 		return Approval{}, nil, err
 	case !a.Waits():
-		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s is about a call, which takes a decision and not an answer", a.ID).
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op,
+			"%s is about a call, which takes a decision and not an answer", a.ID).
 			With("", "approve or deny it")
 	case r.Decision != "":
 		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "give a decision or an answer, not both")
@@ -105,7 +106,8 @@ func (p *Policy) SettleBlocker(ctx context.Context, by capability.Principal, mod
 	if _, err := p.store.DecideApproval(ctx, id, d, by.ID, now, now); err != nil {
 		return err
 	}
-	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced, audit.Attr{Key: "approval", Value: id}, audit.Attr{Key: "answer", Value: string(d)})
+	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
+		audit.Attr{Key: "approval", Value: id}, audit.Attr{Key: "answer", Value: string(d)})
 	p.decisions.notify()
 	return nil
 }

@@ -32,7 +32,9 @@ func TestAnswersToWaitingProgramsReachThem(t *testing.T) {
 	ask := func(kind string) string {
 		t.Helper()
 		id := policy.NewApprovalID(r.now())
-		err := r.OpenBlocker(t.Context(), policy.Approval{ID: id, Kind: kind, Module: "agents:x", Binding: policy.Binding{Principal: owner.ID}, Asked: r.now()})
+		err := r.OpenBlocker(t.Context(), policy.Approval{
+			ID: id, Kind: kind, Module: "agents:x", Binding: policy.Binding{Principal: owner.ID}, Asked: r.now(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +66,8 @@ func TestAnswersToWaitingProgramsReachThem(t *testing.T) {
 	if err := r.EndBlockers(t.Context(), "agents:x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Decide(t.Context(), owner, third, policy.DecideDeny); capability.CodeOf(err) != capability.CodeConflict || len(to.got) != 2 {
+	_, _, err = r.Decide(t.Context(), owner, third, policy.DecideDeny)
+	if capability.CodeOf(err) != capability.CodeConflict || len(to.got) != 2 {
 		t.Errorf("Decide() after the program went on = %v, want conflict, and nothing for the program: %+v", err, to.got)
 	}
 }

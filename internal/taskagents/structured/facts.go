@@ -250,8 +250,8 @@ func (s *Session) blocker() {
 		return
 	}
 	s.move(detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{
-		ID: policy.NewApprovalID(time.Now()), Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1, Fingerprint: mark, Source: "protocol",
-		Tool: q.Tool, Input: q.Input, Cwd: q.Cwd, Reason: q.Reason, Choices: q.Choices(), Questions: q.Form, Asked: time.Now(),
+		ID: policy.NewApprovalID(time.Now()), Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1,
+		Fingerprint: mark, Source: "protocol", Tool: q.Tool, Input: q.Input, Cwd: q.Cwd, Reason: q.Reason, Choices: q.Choices(), Questions: q.Form, Asked: time.Now(),
 	}}, "question", q.Prompt)
 }
 
