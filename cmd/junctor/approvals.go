@@ -81,7 +81,7 @@ func (a *app) approvalVerbs(api approvalAPI) []*cobra.Command {
 			})
 		},
 	}
-	list.Flags().StringVar(&state, "state", "", "`STATE` only this state: pending, approved, denied, expired or superseded")
+	list.Flags().StringVar(&state, "state", "", "`STATE` only this state: pending, approved, denied, expired, superseded or ended")
 	list.Flags().StringVar(&after, "after", "", "`ID` only approvals before this one; the end of a list names it if there are more")
 	var whole bool
 	show := &cobra.Command{
@@ -101,17 +101,29 @@ func (a *app) approvalVerbs(api approvalAPI) []*cobra.Command {
 }
 
 func (a *app) approveCommand(api approvalAPI) *cobra.Command {
-	var decision string
+	var decision, said string
+	var answers []string
 	var latest, yes bool
 	c := &cobra.Command{
-		Use: "approve [ID]", Short: "Approve a call, once or for longer", Args: cobra.MaximumNArgs(1),
+		Use: "approve [ID]", Short: "Approve a call, once or for longer, or answer an agent", Args: cobra.MaximumNArgs(1),
 		Long: `Approve a call. ID is the id of an approval or a prefix that no other approval has.
-With --latest, the newest pending approval is shown with its whole input before you decide.`,
+With --latest, the newest pending approval is shown with its whole input before you
+decide.
+
+The program of a task agent waits for an approval of the kind terminal or question.
+"approvals show" lists the answers that the program takes. Give one with --answer or
+--text; --decision selects the only answer that has this effect.`,
 		Example: `  junctor approvals list --state pending
   junctor approvals approve apr_0123456789abcdef01234567
   junctor approvals approve apr_0123456789abcdef01234567 --decision always
+  junctor approvals approve apr_0123456789abcdef01234567 --answer 2
+  junctor approvals approve apr_0123456789abcdef01234567 --answer 1=Apples --answer 2=Red
   junctor approvals approve --latest`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			answered := len(answers) > 0 || said != ""
+			if answered && (latest || cmd.Flags().Changed("decision") || len(answers) > 0 && said != "") {
+				return capability.Errorf(capability.CodeInvalidInput, "", "give an ID and one of --answer, --text and --decision")
+			}
 			if latest == (len(args) == 1) {
 				return capability.Errorf(capability.CodeInvalidInput, "", "%s needs either ID or --latest", cmd.CommandPath())
 			}
@@ -121,6 +133,9 @@ With --latest, the newest pending approval is shown with its whole input before 
 			id, err := a.findApproval(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if answered {
+				return a.answerApproval(cmd.Context(), api, id, answers, said)
 			}
 			if decision == string(policy.DecideAlways) {
 				if err := a.announceAlways(cmd.Context(), id); err != nil {
@@ -132,6 +147,9 @@ With --latest, the newest pending approval is shown with its whole input before 
 	}
 	c.Flags().StringVar(&decision, "decision", "once",
 		"`DECISION` how long it counts: once (this very call, within 15 minutes), timed (one hour), session or always")
+	c.Flags().StringArrayVar(&answers, "answer", nil,
+		"`ANSWER` number or label that the program offers, or a text; QUESTION=ANSWER for a form (repeatable)")
+	c.Flags().StringVar(&said, "text", "", "`TEXT` answer with this text, also if it is a number or a label")
 	c.Flags().BoolVar(&latest, "latest", false, "approve the newest pending approval, after it is shown")
 	c.Flags().BoolVar(&yes, "yes", false, "with --latest: approve without being asked at the terminal")
 	return c
@@ -139,7 +157,7 @@ With --latest, the newest pending approval is shown with its whole input before 
 
 func (a *app) denyCommand(api approvalAPI) *cobra.Command {
 	return &cobra.Command{
-		Use: "deny ID", Short: "Deny a call", Args: cobra.ExactArgs(1),
+		Use: "deny ID", Short: "Deny a call, or what an agent asks for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := a.findApproval(cmd.Context(), args[0])
 			if err != nil {
@@ -259,8 +277,35 @@ func (a *app) announceAlways(ctx context.Context, id string) error {
 	return nil
 }
 
+// answerApproval answers what a program waits for, and prints the state of the approval.
+func (a *app) answerApproval(ctx context.Context, api approvalAPI, id string, answers []string, said string) error {
+	body := map[string]any{"text": said}
+	if len(answers) > 0 {
+		out, err := a.fetchApproval(ctx, id)
+		if err != nil {
+			return err
+		}
+		switch form := len(out.one().Shown.Questions) > 1; {
+		case !form && len(answers) == 1:
+			body = map[string]any{"answer": answers[0]}
+		case !form && len(out.one().Shown.Questions) == 1:
+			body = map[string]any{"answers": map[string][]string{out.one().Shown.Questions[0].ID: answers}}
+		default:
+			values, err := taskAnswer{values: answers}.form()
+			if err != nil {
+				return err
+			}
+			body = map[string]any{"answers": values}
+		}
+	}
+	return a.postApproval(ctx, api, id, body)
+}
+
 // alwaysRule describes the grant that the decision always creates for an approval.
 func alwaysRule(c policy.Approval) string {
+	if c.Waits() {
+		return "always selects the answer of the program that it keeps; junctor grants nothing"
+	}
 	return fmt.Sprintf("always grants %s to %s with any input, until it is revoked or the content of %s changes",
 		c.Capability, c.Principal, dash(c.Module))
 }
@@ -290,14 +335,18 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 	c := out.one()
 	rows := [][]string{
 		{"id", c.ID},
+		{"kind", c.Kind},
 		{"state", string(c.State)},
 		{"principal", c.Principal},
-		{"capability", string(c.Capability)},
+		{"capability", dash(string(c.Capability))},
 		{"effect", string(c.Effect)},
 		{"permissions", dash(strings.Join(c.Permissions, ", "))},
 		{"created", when(c.Asked)},
 		{"expires", when(c.Expires)},
 		{"decided by", dash(c.DecidedBy)},
+	}
+	if c.Session != "" {
+		rows = append(rows, []string{"session", c.Session})
 	}
 	for i, v := range c.Shown.Argv {
 		v.Name = fmt.Sprintf("argument %d", i)
@@ -308,6 +357,22 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 	}
 	for _, v := range c.Shown.Members {
 		rows = append(rows, valueRow("input ", v))
+	}
+	rows = append(rows, choiceRows("answer ", c.Shown.Choices)...)
+	for _, q := range c.Shown.Questions {
+		about := q.Text
+		switch {
+		case q.Secret:
+			about += " (a secret)"
+		case q.Multiple:
+			about += " (several answers)"
+		case q.FreeText:
+			about += " (or a text)"
+		}
+		rows = append(rows, []string{text.Visible("question " + q.ID), about})
+		if len(c.Shown.Choices) == 0 {
+			rows = append(rows, choiceRows("  answer ", q.Choices)...)
+		}
 	}
 	for _, row := range rows {
 		row[1] = text.Visible(row[1])
@@ -323,6 +388,21 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 		a.note("long values are cut; see all of the input with: junctor approvals show " + c.ID + " --input")
 	}
 	return nil
+}
+
+// choiceRows returns a row for each answer that a program offers.
+func choiceRows(prefix string, list []policy.ShownChoice) (rows [][]string) {
+	for _, c := range list {
+		label := c.Label
+		if c.Effect != "none" && c.Effect != "" {
+			label += " (" + c.Effect + ")"
+		}
+		if c.Description != "" {
+			label += ": " + c.Description
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s%d", prefix, c.N), label})
+	}
+	return rows
 }
 
 func valueRow(prefix string, v policy.ShownValue) []string {
@@ -348,7 +428,10 @@ func visibleJSON(raw []byte) string {
 
 // decide decides an approval and prints its state and the new grant, if there is one.
 func (a *app) decide(ctx context.Context, api approvalAPI, id, decision string) error {
-	body := map[string]string{"decision": decision}
+	return a.postApproval(ctx, api, id, map[string]any{"decision": decision})
+}
+
+func (a *app) postApproval(ctx context.Context, api approvalAPI, id string, body map[string]any) error {
 	return a.call(ctx, http.MethodPost, string(api)+"/"+url.PathEscape(id), body, func(raw json.RawMessage) error {
 		out, err := decode[approvalAnswer](raw)
 		if err != nil {

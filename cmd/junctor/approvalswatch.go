@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
@@ -111,24 +112,22 @@ func (w *approvalWatch) show(ctx context.Context, c policy.Approval) error {
 	if err := w.printApproval(out, true); err != nil {
 		return err
 	}
-	w.note(alwaysRule(c))
+	if !c.Waits() {
+		w.note(alwaysRule(c))
+	}
 	return w.ask(ctx, c)
 }
 
 // ask reads a decision from the terminal. What was typed before the approval was shown does not count.
 func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
 	session := ""
+	if c.Waits() {
+		return w.askProgram(ctx, c)
+	}
 	if c.Session != "" {
 		session = ", [s]ession"
 	}
-	for drained := false; !drained; {
-		select {
-		case _, ok := <-w.lines:
-			drained = !ok
-		default:
-			drained = true
-		}
-	}
+	w.drain()
 	for {
 		fmt.Fprintf(w.stdout, "[o]nce, one [h]our%s, [a]lways, [d]eny, or Enter for later: ", session)
 		var line string
@@ -152,6 +151,54 @@ func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
 			w.warnf("%s", plainText(err.Error())) // another operator decided it, or it expired
 		}
 		return nil
+	}
+}
+
+// drain discards the lines that were typed before.
+func (w *approvalWatch) drain() {
+	for {
+		select {
+		case _, ok := <-w.lines:
+			if !ok {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// askProgram reads an answer for the program that waits. A form of several questions is answered with
+// approvals approve.
+func (w *approvalWatch) askProgram(ctx context.Context, c policy.Approval) error {
+	if len(c.Shown.Questions) > 1 {
+		w.note("it has several questions; answer with: junctor approvals approve " + c.ID + " --answer QUESTION=ANSWER …")
+		return nil
+	}
+	w.drain()
+	for {
+		fmt.Fprint(w.stdout, "a number or label of the list, no, or Enter for later: ")
+		var line string
+		var ok bool
+		select {
+		case line, ok = <-w.lines:
+		case <-ctx.Done():
+			return nil
+		}
+		if !ok {
+			return exitStatus(0)
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			return nil
+		}
+		err := w.postApproval(ctx, currentApprovals, c.ID, map[string]any{"answer": line})
+		if err == nil {
+			return nil
+		}
+		w.warnf("%s", plainText(err.Error()))
+		if capability.CodeOf(err) != capability.CodeInvalidInput {
+			return nil // it is answered already, or the server is gone
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 			return "", err
 		}
 		if decision.Decision == "always" || a.Effect.AtLeast(capability.EffectExternal) {
+			if a.Waits() {
+				return "answer " + text.Visible(a.Summary), nil
+			}
 			return "approve " + text.Visible(string(a.Capability)) + " of " + text.Visible(a.Principal) + " (" + decision.Decision + ")", nil
 		}
 	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients":

@@ -13,15 +13,18 @@ import (
 func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 	cfg := taskagents.Config{
 		Agents: s.cfg.Agents, Foreign: s.cfg.Foreign, Reread: s.cfg.Reread, Home: s.home.Dir, Version: s.version, Gateway: s.gateway,
-		DB: s.db, Shared: s.shared, Log: s.log, Secrets: s.secrets, Policy: s.policy, Catalog: s.catalog, Engine: s.engine, Tasks: s.tasks,
-		Rooms:    s.chat.Messages(),
+		DB: s.db, Shared: s.shared, Log: s.log, Secrets: s.secrets, Policy: s.policy, Approvals: s.policy, Catalog: s.catalog,
+		Engine: s.engine, Tasks: s.tasks, Rooms: s.chat.Messages(),
 		Standing: s.standing, Publish: s.publish, Address: s.Address, Door: s.door, Unrouted: restserve.Unrouted, Logger: s.logger,
 	}
 	if s.model != nil {
 		cfg.Model = s.model
 	}
-	s.agents, err = taskagents.New(ctx, cfg)
-	return err
+	if s.agents, err = taskagents.New(ctx, cfg); err != nil {
+		return err
+	}
+	s.policy.Carry(s.agents)
+	return nil
 }
 
 // agentFunctions returns the functions of task agents for the catalog.

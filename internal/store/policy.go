@@ -117,14 +117,16 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 		got, err = scanApproval(tx.QueryRowContext(ctx, `
 			SELECT `+approvalColumns+` FROM approvals
 			WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ?
-				AND state = 'pending' AND expires > ?
+				AND state = 'pending' AND (expires = 0 OR expires > ?)
 			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, nanos(a.Asked)))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		var open int
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM approvals WHERE principal = ? AND state = 'pending' AND expires > ?`,
-			a.Principal, nanos(a.Asked)).Scan(&open); err != nil {
+		if err := tx.QueryRowContext(ctx, `
+			SELECT count(*) FROM approvals
+			WHERE principal = ? AND kind = ? AND state = 'pending' AND (expires = 0 OR expires > ?)`,
+			a.Principal, a.Kind, nanos(a.Asked)).Scan(&open); err != nil {
 			return err
 		}
 		if open >= maxOpen {
@@ -200,7 +202,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 	}
 	a, err := scanApproval(d.sql.QueryRowContext(ctx, `
 		UPDATE approvals SET state = ?2, decision = ?3, decided_by = ?4, decided = ?5, usable_until = ?6, input = ''
-		WHERE id = ?1 AND state = 'pending' AND expires > ?5
+		WHERE id = ?1 AND state = 'pending' AND (expires = 0 OR expires > ?5)
 		RETURNING `+approvalColumns, id, state, dec, by, nanos(at), nanos(usableUntil)))
 	if !errors.Is(err, sql.ErrNoRows) {
 		return a, err
@@ -248,9 +250,17 @@ func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (in
 	return int(n), err
 }
 
+// EndApprovals ends the pending approvals whose program went on.
+func (d *DB) EndApprovals(ctx context.Context, module, id string, at time.Time) (int, error) {
+	n, err := d.exec(ctx, `
+		UPDATE approvals SET state = 'ended', decided = ?3, input = ''
+		WHERE state = 'pending' AND module = ?1 AND (?2 = '' OR id = ?2)`, module, id, nanos(at))
+	return int(n), err
+}
+
 // ExpireApprovals expires the pending approvals that are overdue.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
-	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires <= ?`, nanos(now))
+	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires != 0 AND expires <= ?`, nanos(now))
 	return int(n), err
 }
 

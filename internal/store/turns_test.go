@@ -81,6 +81,10 @@ func (s *turns) SupersedeApprovals(ctx context.Context, module, content string) 
 	return s.next().SupersedeApprovals(ctx, module, content)
 }
 
+func (s *turns) EndApprovals(ctx context.Context, module, id string, at time.Time) (int, error) {
+	return s.next().EndApprovals(ctx, module, id, at)
+}
+
 func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
 	return s.next().ExpireApprovals(ctx, now)
 }

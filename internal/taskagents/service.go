@@ -32,6 +32,13 @@ type Policy interface {
 	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
 }
 
+// Approvals stores what programs wait for, and how it was answered.
+type Approvals interface {
+	OpenBlocker(ctx context.Context, a policy.Approval) error
+	SettleBlocker(ctx context.Context, by capability.Principal, module, id string, d policy.Decision) error
+	EndBlockers(ctx context.Context, module string) error
+}
+
 // Catalog returns the current catalog.
 type Catalog interface{ Snapshot() *catalog.Snapshot }
 
@@ -84,11 +91,13 @@ type Config struct {
 	Log     Log
 	Secrets Secrets
 	Policy  Policy
-	Catalog Catalog
-	Engine  Engine
-	Tasks   Tasks
-	Model   Model // nil if no model is configured
-	Rooms   Rooms // the conversations of this server's own chat
+	// Approvals stores the blockers of programs as approvals.
+	Approvals Approvals
+	Catalog   Catalog
+	Engine    Engine
+	Tasks     Tasks
+	Model     Model // nil if no model is configured
+	Rooms     Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.
 	Standing func(id string) (capability.Principal, error)
@@ -130,6 +139,7 @@ func (s *Service) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return s.folders.run(ctx, s.workers.Agents) })
 	parts.Go(func() error { return s.workers.run(ctx, s.cfg.Agents.IdleTimeout) })
+	parts.Go(func() error { return s.workers.blockers.run(ctx) })
 	parts.Go(func() error { return s.workers.threads.run(ctx, s.cfg.Agents.AutoResume, s.cfg.Standing) })
 	return parts.Wait()
 }

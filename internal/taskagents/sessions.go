@@ -33,6 +33,7 @@ type taskAgents struct {
 	threads  *taskThreads
 	verbs    *verbs.Service
 	skills   *taskSkills
+	blockers *blockers
 }
 
 // open creates all parts of the service in s.workers and s.folders. Files, programs and
@@ -88,6 +89,10 @@ func (s *Service) open(ctx context.Context) error {
 	if err = s.openThreads(ctx, t); err != nil {
 		return err
 	}
+	if t.blockers, err = s.openBlockers(ctx, t); err != nil {
+		return err
+	}
+	t.threads.follower.blockers = t.blockers
 	s.openVerbs(t)
 	return nil
 }

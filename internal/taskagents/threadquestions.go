@@ -235,7 +235,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	}
 	i := s.Info()
 	if blocker != "" || i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
-		return f.answerBlocker(ctx, s, i.Blocker, reply)
+		return f.blockers.answer(ctx, who, s, reply, maxAsked)
 	}
 	if !yes || reply.Text == "" {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer",
@@ -243,28 +243,6 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	}
 	_, err = sessions.SendSoon(ctx, s, reply.Text, false)
 	return err
-}
-
-// answerBlocker answers the open blocker of a session.
-func (f *threadTasks) answerBlocker(ctx context.Context, s sessions.Live, b *detect.Blocker, r detect.Reply) error {
-	if b == nil {
-		return detect.Ended()
-	}
-	meant, err := b.Read(r)
-	if err != nil {
-		return err
-	}
-	if meant.Option >= 0 && meant.Option < len(b.Choices) {
-		switch denies := b.Choices[meant.Option].Effect == detect.Denies; {
-		case denies && b.Source != "protocol":
-			f.c.coordinator.Denied(ctx, s.ID())
-		case !denies && tooLong(b):
-			return capability.Errorf(capability.CodeInvalidInput, "tasks.answer",
-				"the question did not show the whole input, so it cannot be allowed there").With("not_shown",
-				"look at it with: junctor tasks show "+s.ID()+"; then: junctor tasks answer "+s.ID())
-		}
-	}
-	return s.Answer(ctx, r)
 }
 
 // confirm carries out or rejects the decision that waits, or answers with a text instead.

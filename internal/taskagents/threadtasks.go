@@ -26,6 +26,7 @@ type threadTasks struct {
 	tasks    Tasks
 	c        *taskThreads
 	sessions *sessions.Manager
+	blockers *blockers
 	logger   *slog.Logger
 
 	mu    sync.Mutex

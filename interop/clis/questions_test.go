@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/junctor-run/junctor/interop/fakemodel"
 )
@@ -110,13 +111,50 @@ func (r *run) received(t *testing.T, play string, step int) string {
 	return asked[len(asked)-1].Text
 }
 
+type approval struct {
+	ID, Kind, State, Session string
+	Shown                    struct {
+		Choices []struct{ Label string }
+	}
+}
+
+// approval returns an approval when it has a state.
+func (r *run) approval(t *testing.T, id, state string) (a approval) {
+	t.Helper()
+	var last string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		status, body := r.request(t, "GET", "/api/v1/approvals/"+id, nil)
+		last = body
+		var out struct{ Approval approval }
+		if status == http.StatusOK && json.Unmarshal([]byte(body), &out) == nil && out.Approval.State == state {
+			return out.Approval
+		}
+	}
+	t.Fatalf("the approval %s is %s, want it %s", id, last, state)
+	return a
+}
+
+// approve answers a question as an approval.
+func (r *run) approve(t *testing.T, id string, body map[string]any) {
+	t.Helper()
+	r.approval(t, id, "pending")
+	if status, answer := r.request(t, "POST", "/api/v1/approvals/"+id, body); status != http.StatusOK {
+		t.Errorf("the answer to the approval %s: %d %s, want 200", id, status, answer)
+	}
+	r.approval(t, id, "approved")
+}
+
 func (r *run) oneQuestion(t *testing.T, mode string) {
 	s := r.spawnIn(t, mode, "autonomous", r.dir, "Ask me. "+playOneQuestion, "")
 	s = r.asked(t, s.ID, "question")
 	if s.Blocker.ID == "" || !strings.Contains(s.Blocker.Prompt, "Which fruit?") {
 		t.Errorf("blocker = %+v, want an id and the prompt Which fruit?", s.Blocker)
 	}
+	if a := r.approval(t, s.Blocker.ID, "pending"); a.Kind != "question" || a.Session != s.ID || len(a.Shown.Choices) < 2 {
+		t.Errorf("approval = %+v, want the question of session %s with its choices", a, s.ID)
+	}
 	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "2"})
+	r.approval(t, s.Blocker.ID, "approved")
 	r.completed(t, s.ID, 1)
 	if got := r.received(t, playOneQuestion, 1); !strings.Contains(got, "Pears") {
 		t.Errorf("the model received %q, want the answer Pears", got[max(0, len(got)-600):])
@@ -138,7 +176,7 @@ func (r *run) form(t *testing.T, mode string) {
 	if !s.Blocker.Questions[1].Multiple {
 		answers[s.Blocker.Questions[1].ID] = []string{"Grey"}
 	}
-	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answers": answers})
+	r.approve(t, s.Blocker.ID, map[string]any{"answers": answers})
 	r.completed(t, s.ID, 1)
 	got := r.received(t, playForm, 1)
 	for _, want := range []string{"quinces", "Grey"} {
@@ -159,7 +197,7 @@ func (r *run) plan(t *testing.T, mode string) {
 		t.Errorf("blocker = %s, want the plan in it", data)
 	}
 	holds(t, dir)
-	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "yes"})
+	r.approve(t, s.Blocker.ID, map[string]any{"answer": "yes"})
 	r.completed(t, s.ID, 1)
 	holds(t, dir, "painted.txt")
 	r.stop(t, s.ID)

@@ -1,11 +1,11 @@
 // Drives the web console in a real Chromium and prints one JSON object with what it saw.
-// It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE
+// It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE FINISHED_THREAD PAUSED_THREAD
 import { readFileSync, existsSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
-const [url, link, approval, agentToken, codeFile] = process.argv.slice(2);
+const [url, link, approval, agentToken, codeFile, finished, paused] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
@@ -39,7 +39,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/system"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/system"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -74,7 +74,10 @@ await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
 await page.keyboard.press("g");
 await page.keyboard.press("a");
 await page.locator('[aria-label="Pending approvals"] a').first().waitFor();
-await page.keyboard.press("Enter");
+for (let i = 0; i < 60 && !/\/approvals\/./.test(page.url()); i++) {
+  await page.keyboard.press("Enter"); // the list may be drawn before its keys work
+  await page.waitForURL(/\/approvals\/./, { timeout: 500 }).catch(() => {});
+}
 await page.getByText("Everything that was asked").waitFor();
 seen.notes.input = await page.locator("pre").first().textContent();
 seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
@@ -86,6 +89,25 @@ await page.getByLabel("Six digits").fill(await ask("code"));
 await page.keyboard.press("Enter");
 await page.getByText("(always)").waitFor();
 seen.notes.approved = true;
+
+// The work of a task in a checkout is shown, merged and removed; a paused task asks and is answered.
+await page.goto(`${base}/console/tasks/${finished}`);
+await page.getByRole("button", { name: "Show the changes" }).click();
+await page.getByText("The work is on").waitFor();
+seen.notes.diff = await page.locator(".code pre[tabindex]").textContent();
+await page.getByRole("button", { name: "Merge", exact: true }).click();
+await page.getByText("main is at").waitFor();
+seen.notes.merged = await page.getByText("main is at").textContent();
+await page.getByRole("button", { name: "Discard…" }).click();
+await page.getByRole("button", { name: "Remove all work that was not merged" }).click();
+await page.getByText("Removed:").waitFor();
+seen.notes.discarded = await page.getByText("Removed:").textContent();
+await page.goto(`${base}/console/tasks/${paused}`);
+await page.getByText("Is it to go on?").waitFor();
+seen.notes.question = await page.getByText("Is it to go on?").textContent();
+await page.getByRole("button", { name: "cancel", exact: true }).click();
+await page.getByText("Is it to go on?").waitFor({ state: "detached" });
+seen.notes.stopped = await page.locator("main .tag").first().textContent();
 
 // A call that asks while the page is open appears on it.
 await page.goto(`${base}/console/`);

@@ -105,9 +105,10 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	repo, finished, paused := makeTasks(t, admin, program, home)
 	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
-	driver := exec.CommandContext(ctx, "node", "console.mjs", ready.URL, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile)
+	driver := exec.CommandContext(ctx, "node", "console.mjs", ready.URL, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile, finished, paused)
 	driver.Stderr = os.Stderr
 	lines, err := driver.StdoutPipe()
 	if err != nil {
@@ -120,7 +121,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Violations, Errors, Axe, Wide []string
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
-			Input                                                              string
+			Input, Diff, Merged, Discarded, Question, Stopped                  string
 			Asked                                                              int
 			Stolen                                                             []int
 		}
@@ -173,6 +174,17 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
 	}
+	if !strings.Contains(n.Diff, "+from the agent \\u202e") || !strings.Contains(n.Merged, "main is at") ||
+		!strings.Contains(n.Discarded, "/result") {
+		t.Errorf("the task's changes are %q, merged %q, discarded %q; want the new line, main with it, and the branches",
+			n.Diff, n.Merged, n.Discarded)
+	}
+	if data, err := os.ReadFile(filepath.Join(repo, "new.txt")); err != nil || !strings.Contains(string(data), "from the agent") {
+		t.Errorf("the merged file is %q, %v, want the line of the agent", data, err)
+	}
+	if !strings.Contains(n.Question, "It is paused. Is it to go on?") || n.Stopped == "" {
+		t.Errorf("the paused task asks %q and is then %q, want its question, and another state after the answer", n.Question, n.Stopped)
+	}
 	if !n.CookieSeen {
 		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")
 	}
@@ -181,6 +193,40 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			t.Errorf("with the cookie alone: got status %d, want a refusal each time: %v", status, n.Stolen)
 		}
 	}
+}
+
+// makeTasks creates a task with finished work in a new checkout, and one that is paused. It returns
+// the checkout and the ids of their threads.
+func makeTasks(t *testing.T, admin *client.Client, program, home string) (repo, finished, paused string) {
+	t.Helper()
+	repo = filepath.Join(t.TempDir(), "repo")
+	run := func(name string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir = repo
+		cmd.Env = append(os.Environ(), "JUNCTOR_HOME="+home, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		}
+	}
+	if err := os.Mkdir(repo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run("git", "init", "-q", "-b", "main")
+	run("git", "commit", "-q", "--allow-empty", "-m", "first")
+	run(program, "tasks", "create", `printf 'from the agent \342\200\256\n' > new.txt; echo written`, "--agent", "shell", "--wait")
+	run(program, "tasks", "create", "sleep 600", "--agent", "shell", "--scratch")
+	var threads []struct{ ID, OriginalRequest string }
+	if err := admin.Do(t.Context(), http.MethodGet, "/api/coding-agents/coordinator/threads", nil, &threads); err != nil || len(threads) != 2 {
+		t.Fatalf("got %+v, %v, want two threads", threads, err)
+	}
+	finished, paused = threads[0].ID, threads[1].ID
+	if strings.HasPrefix(threads[0].OriginalRequest, "sleep") {
+		finished, paused = paused, finished
+	}
+	run(program, "tasks", "control", paused, "pause")
+	return repo, finished, paused
 }
 
 func dial(t *testing.T, url, home, role string) *client.Client {

@@ -87,7 +87,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		}
 	}
 	ap := Approval{
-		ID: newID("apr_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
+		ID: NewApprovalID(now), Kind: KindCall, Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
 		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
 		Shown: a.Shown, Input: a.Input, Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
 		Barred: p.barred(a),
@@ -219,6 +219,10 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	if err != nil {
 		return Approval{}, nil, err
 	}
+	if a.Waits() {
+		a, err = p.pass(ctx, by, a, Reply{Decision: d})
+		return a, nil, err
+	}
 	if (a.Principal == by.ID || a.Barred == by.ID) && a.Channel != ChannelClient {
 		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "a caller may not approve its own request").
 			With("forbidden", "let another operator or the admin decide")
@@ -238,7 +242,7 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 		return Approval{}, nil, err
 	}
 	a, err := p.store.Approval(ctx, id)
-	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient) {
+	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient || a.Waits()) {
 		err = capability.Errorf(capability.CodeNotFound, op, "there is no approval %q", id)
 	}
 	if err != nil {

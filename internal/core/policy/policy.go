@@ -53,6 +53,7 @@ type Policy struct {
 	cache verdictCache
 
 	decisions decisions
+	programs  atomic.Pointer[Programs]
 }
 
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.
@@ -263,3 +264,6 @@ func roleList(roles []capability.Role) string {
 func newID(prefix string, now time.Time) string {
 	return ids.Timed(prefix, uint64(now.Unix()), 4)
 }
+
+// NewApprovalID returns the id of a new approval.
+func NewApprovalID(now time.Time) string { return newID("apr_", now) }

@@ -31,6 +31,27 @@ type Shown struct {
 	Argv    []ShownValue `json:"argv,omitempty"`
 	Details []ShownValue `json:"details,omitempty"`
 	Members []ShownValue `json:"members,omitempty"`
+	// Choices and Questions are the answers that a waiting program takes.
+	Choices   []ShownChoice   `json:"choices,omitempty"`
+	Questions []ShownQuestion `json:"questions,omitempty"`
+}
+
+// ShownChoice is one option, as the program that waits offers it.
+type ShownChoice struct {
+	N           int    `json:"n"`
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+	Effect      string `json:"effect"` // once, session, always, deny or none
+}
+
+// ShownQuestion is one question of a form.
+type ShownQuestion struct {
+	ID       string        `json:"id"`
+	Text     string        `json:"text"`
+	Choices  []ShownChoice `json:"choices,omitempty"`
+	Multiple bool          `json:"multiple,omitempty"`
+	FreeText bool          `json:"free_text,omitempty"`
+	Secret   bool          `json:"secret,omitempty"`
 }
 
 // ShownValue is one value. Its texts contain no invisible characters.

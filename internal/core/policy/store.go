@@ -47,6 +47,9 @@ type Store interface {
 	// content than the given one to superseded, and returns their number. "" matches every
 	// content.
 	SupersedeApprovals(ctx context.Context, module, content string) (int, error)
+	// EndApprovals moves the pending approvals of a module to ended, only the one with the id if
+	// that is not "", and returns their number.
+	EndApprovals(ctx context.Context, module, id string, at time.Time) (int, error)
 	// ExpireApprovals moves pending approvals past their time to expired and returns their
 	// number.
 	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
@@ -113,6 +116,7 @@ const (
 	ApprovalDenied     ApprovalState = "denied"
 	ApprovalExpired    ApprovalState = "expired"
 	ApprovalSuperseded ApprovalState = "superseded"
+	ApprovalEnded      ApprovalState = "ended" // the program that waited went on
 )
 
 // Channel identifies who may answer an approval: the caller itself, an operator or admin, or
@@ -138,7 +142,7 @@ type Binding struct {
 // Approval is one question to a person, and its answer.
 type Approval struct {
 	ID string `json:"id"` // "apr_" + 24 hex
-	// Kind is call, enable, install, pin, terminal or question.
+	// Kind is call, [KindTerminal] or [KindQuestion].
 	Kind string `json:"kind"`
 	Binding
 	Module      string            `json:"module,omitempty"`
@@ -153,7 +157,7 @@ type Approval struct {
 	DecidedBy   string            `json:"decided_by,omitempty"`
 	Asked       time.Time         `json:"asked"`
 	Decided     time.Time         `json:"decided,omitzero"`
-	Expires     time.Time         `json:"expires"`
+	Expires     time.Time         `json:"expires,omitzero"`      // zero: never
 	UsableUntil time.Time         `json:"usable_until,omitzero"` // of an approved once
 	Consumed    time.Time         `json:"consumed,omitzero"`
 	// Barred is a principal that may not answer because the call is made on its behalf, and it

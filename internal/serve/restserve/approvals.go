@@ -33,10 +33,11 @@ func (s *Surface) approvalRoutes(mux *http.ServeMux, operator func(httpapi.Handl
 func (s approvalAPI) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	state := policy.ApprovalState(r.URL.Query().Get("state"))
 	switch state {
-	case "", policy.ApprovalPending, policy.ApprovalApproved, policy.ApprovalDenied, policy.ApprovalExpired, policy.ApprovalSuperseded:
+	case "", policy.ApprovalPending, policy.ApprovalApproved, policy.ApprovalDenied, policy.ApprovalExpired, policy.ApprovalSuperseded,
+		policy.ApprovalEnded:
 	default:
 		return capability.Errorf(capability.CodeInvalidInput, "approvals.list",
-			"%q is not a state; use pending, approved, denied, expired or superseded", state)
+			"%q is not a state; use pending, approved, denied, expired, superseded or ended", state)
 	}
 	list, err := s.Policy.Approvals(r.Context(), state, r.URL.Query().Get("after"), maxApprovals+1)
 	if err != nil {
@@ -76,12 +77,19 @@ func (s approvalAPI) show(w http.ResponseWriter, r *http.Request, _ capability.P
 
 func (s approvalAPI) decide(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req struct {
-		Decision policy.Decision `json:"decision"`
+		Decision policy.Decision     `json:"decision"`
+		Answer   string              `json:"answer"`  // a number, a label, yes or no, or a text
+		Text     string              `json:"text"`    // always a text
+		Answers  map[string][]string `json:"answers"` // of a form, by question
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	a, g, err := s.Policy.Decide(r.Context(), who, r.PathValue("id"), req.Decision)
+	reply := policy.Reply{Decision: req.Decision, Text: req.Answer, Values: req.Answers}
+	if req.Answer == "" && req.Text != "" {
+		reply.Text, reply.Free = req.Text, true
+	}
+	a, g, err := s.Policy.Reply(r.Context(), who, r.PathValue("id"), reply)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type Agents interface {
 	List() []agents.Info
 	Get(id string) (agents.Info, sessions.Live, error)
 	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
+	// Answer answers what the program of a session waits for, as a user that sees the whole of it.
+	Answer(ctx context.Context, by capability.Principal, s sessions.Live, r detect.Reply) error
 	// Recording returns the recording of a session so far; the caller closes it.
 	Recording(id string) (io.ReadCloser, error)
 
@@ -303,7 +305,7 @@ type answerRequest struct {
 	Decline bool                `json:"decline"`
 }
 
-func (s *Surface) answer(r *http.Request, _ capability.Principal, in answerRequest) (success, error) {
+func (s *Surface) answer(r *http.Request, who capability.Principal, in answerRequest) (success, error) {
 	_, session, err := s.Agents.Get(r.PathValue("id"))
 	if err != nil {
 		return success{}, err
@@ -312,7 +314,7 @@ func (s *Surface) answer(r *http.Request, _ capability.Principal, in answerReque
 	if in.Answer == "" && in.Text != "" {
 		reply.Text, reply.Free = in.Text, true
 	}
-	return success{true}, session.Answer(r.Context(), reply)
+	return success{true}, s.Agents.Answer(r.Context(), who, session, reply)
 }
 
 type stopRequest struct {

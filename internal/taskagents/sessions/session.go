@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -33,7 +33,6 @@ type Session struct {
 	wake     chan struct{} // signals that timers may have changed
 	replied  chan struct{} // signals that replies is not empty
 	requests []request     // reported by hooks, and not on the screen yet
-	blockers int           // number of blockers so far
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
@@ -285,8 +284,8 @@ func (s *Session) moved(changes []detect.Change) {
 // caller holds mu.
 func (s *Session) asks(b *detect.Blocker) *detect.Blocker {
 	out := *b
-	s.blockers++
-	out.ID, out.Asked = "blk-"+s.spec.ID+"-"+strconv.Itoa(s.blockers), time.Now()
+	out.Asked = time.Now()
+	out.ID = policy.NewApprovalID(out.Asked)
 	if len(s.requests) == 1 { // of several it is not known which one the dialog shows
 		r := s.requests[0]
 		out.Tool, out.Input, out.Source, out.Type = r.tool, r.input, "hook", cmp.Or(r.kind, out.Type)

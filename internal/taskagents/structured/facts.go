@@ -3,11 +3,11 @@ package structured
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -250,15 +250,9 @@ func (s *Session) blocker() {
 		return
 	}
 	s.move(detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{
-		ID: s.blockerID(), Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1, Fingerprint: mark, Source: "protocol",
-		Tool: q.Tool, Input: q.Input, Cwd: q.Cwd, Reason: q.Reason, Choices: q.Choices(), Questions: q.Form, Asked: time.Now(),
+		ID: policy.NewApprovalID(time.Now()), Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1,
+		Fingerprint: mark, Source: "protocol", Tool: q.Tool, Input: q.Input, Cwd: q.Cwd, Reason: q.Reason, Choices: q.Choices(), Questions: q.Form, Asked: time.Now(),
 	}}, "question", q.Prompt)
-}
-
-// blockerID returns the id of the next blocker.
-func (s *Session) blockerID() string {
-	s.blockers++
-	return "blk-" + s.spec.ID + "-" + strconv.Itoa(s.blockers)
 }
 
 // fill sends the values of a form and continues with the remaining questions.

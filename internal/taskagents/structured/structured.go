@@ -126,7 +126,6 @@ type Session struct {
 	counts   Counts
 	usage    dialect.Usage
 	open     []*pending // questions without answer, the oldest first
-	blockers int        // number of blockers so far
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program
 	outSize  int

@@ -334,6 +334,38 @@ func approvalsSuperseded(t *testing.T, s Stores) {
 	same(t, states(), []policy.ApprovalState{"superseded", "superseded", "pending", "denied"})
 }
 
+func approvalsEnd(t *testing.T, s Stores) {
+	ask := func(id, kind, module string, maxOpen int) error {
+		a := approval(id)
+		a.Kind, a.Module, a.ContentHash, a.Expires = kind, module, id, time.Time{}
+		_, _, err := s.Policy.AskApproval(t.Context(), a, maxOpen)
+		return err
+	}
+	ok(t, ask("apr_1", policy.KindTerminal, "m", 2))
+	ok(t, ask("apr_2", policy.KindTerminal, "m", 2))
+	code(t, ask("apr_3", policy.KindTerminal, "m", 2), capability.CodeOverloaded)
+	ok(t, ask("apr_4", policy.KindQuestion, "n", 1)) // another kind is counted by itself
+	n, err := s.Policy.ExpireApprovals(t.Context(), day(1000))
+	ok(t, err)
+	same(t, n, 0) // without a time they wait without a limit
+	for _, c := range []struct {
+		module, id string
+		want       int
+	}{{"x", "apr_1", 0}, {"m", "apr_1", 1}, {"m", "apr_1", 0}, {"m", "", 1}} {
+		n, err := s.Policy.EndApprovals(t.Context(), c.module, c.id, day(1))
+		ok(t, err)
+		same(t, n, c.want)
+	}
+	_, err = s.Policy.DecideApproval(t.Context(), "apr_1", policy.DecideOnce, "o", day(2), day(3))
+	code(t, err, capability.CodeConflict)
+	a, err := s.Policy.Approval(t.Context(), "apr_1")
+	ok(t, err)
+	same(t, a.State, policy.ApprovalEnded)
+	same(t, a.Decided, day(1))
+	_, err = s.Policy.DecideApproval(t.Context(), "apr_4", policy.DecideOnce, "o", day(1000), day(1000))
+	ok(t, err)
+}
+
 func approvalsExpire(t *testing.T, s Stores) {
 	for i, expires := range []time.Time{day(1), day(2), day(3)} {
 		a := approval(fmt.Sprintf("cnf_%d", i))

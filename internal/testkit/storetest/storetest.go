@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		with("an approved once fits its binding and is spent once", approvalConsumedOnce)
 		with("a spent once can be given back in its time", approvalReturned)
 		with("approvals about other content are superseded", approvalsSuperseded)
+		with("approvals of a program that went on end", approvalsEnd)
 		with("approvals expire", approvalsExpire)
 		with("grants come back and are revoked once", grantsComeBack)
 		with("a grant is used as often as it may", grantUses)

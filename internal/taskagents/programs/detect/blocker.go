@@ -173,8 +173,8 @@ func first(list []Choice, e Effect) int {
 	return -1
 }
 
-// offered returns the choices of b, also of one that was stored with labels only.
-func (b *Blocker) offered() []Choice {
+// Offered returns the choices of b, also of one that was stored with labels only.
+func (b *Blocker) Offered() []Choice {
 	if len(b.Choices) == len(b.Options) {
 		return b.Choices
 	}
@@ -191,7 +191,7 @@ func (b *Blocker) Read(r Reply) (Answer, error) {
 	if r.Blocker != "" && r.Blocker != b.ID && r.Blocker != b.Fingerprint {
 		return Answer{}, Ended()
 	}
-	list := b.offered()
+	list := b.Offered()
 	none := func() (Answer, error) {
 		said := make([]string, len(list))
 		for i, c := range list {
@@ -278,4 +278,26 @@ func (b *Blocker) incomplete(id string) error {
 func Ended() error {
 	return capability.Errorf(capability.CodeConflict, "tasks.answer", "that question is not open any more").With(ReasonBlockerEnded,
 		"look at the task again: it may ask something else now")
+}
+
+// ReplyFor returns the reply that selects the only option with an effect, or for Denies the first
+// one. ok is false if the program offers none, or several.
+func (b *Blocker) ReplyFor(e Effect) (r Reply, ok bool) {
+	list := b.Offered()
+	i := only(list, e)
+	if e == Denies {
+		i = first(list, e)
+	}
+	if i < 0 {
+		return Reply{}, false
+	}
+	return Reply{Blocker: b.ID, Text: strconv.Itoa(list[i].N)}, true
+}
+
+// Effect returns the effect of an answer. An answer to a question has none.
+func (b *Blocker) Effect(a Answer) Effect {
+	if list := b.Offered(); a.Option >= 0 && a.Option < len(list) {
+		return list[a.Option].Effect
+	}
+	return NoEffect
 }

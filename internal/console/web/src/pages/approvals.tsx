@@ -2,13 +2,30 @@ import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
 import { go, href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, Trouble, type Meaning, bytes, json, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { Answers, Values, Whole, states, topics, waits } from "./answers";
 
 export interface Shown {
   name?: string;
   value: string;
   bytes?: number;
   sha256?: string;
+}
+
+export interface Choice {
+  n: number;
+  label: string;
+  description?: string;
+  effect: string;
+}
+
+export interface Question {
+  id: string;
+  text: string;
+  choices?: Choice[];
+  multiple?: boolean;
+  free_text?: boolean;
+  secret?: boolean;
 }
 
 export interface Approval {
@@ -21,18 +38,17 @@ export interface Approval {
   permissions?: string[];
   effect: string;
   summary: string;
-  shown?: { argv?: Shown[]; details?: Shown[]; members?: Shown[] };
+  shown?: { argv?: Shown[]; details?: Shown[]; members?: Shown[]; choices?: Choice[]; questions?: Question[] };
   state: string;
   decision?: string;
   decided_by?: string;
   asked: string;
   decided?: string;
-  expires: string;
+  expires?: string;
   input_digest: string;
   barred?: string;
 }
 
-export const topics = /^(approval|confirmation|grant)\./;
 export const pendingPath = "/api/v1/approvals?state=pending";
 
 /** The name that people know of a capability's id or action, such as files/write_file for
@@ -47,10 +63,15 @@ export function toolOf(capability: string): string {
 
 export const decide = (id: string, decision: string) => post(`/api/v1/approvals/${encodeURIComponent(id)}`, { decision });
 
-const states: Record<string, Meaning> = { pending: "wait", approved: "ok", denied: "bad", expired: "", superseded: "" };
-
 /** What the call would do, in one line: its first values. */
 export function Gist(p: { a: Approval }) {
+  if (waits(p.a)) {
+    return (
+      <span class="clip" title={visible(p.a.summary)}>
+        <b>{p.a.kind === "question" ? "Question" : "Agent"}</b> <span class="m">{visible(p.a.summary).slice(0, 200)}</span>
+      </span>
+    );
+  }
   const values = [...(p.a.shown?.argv ?? []), ...(p.a.shown?.members ?? [])];
   const first = values.slice(0, 2).map((v) => (v.name ? `${v.name} ` : "") + v.value).join(", ");
   return (
@@ -102,7 +123,7 @@ export function Approvals() {
                 {pending.map((a, i) => (
                   <li key={a.id}>
                     <a class={`row c-now new ${i === at.value ? "sel" : ""}`} href={href(`/approvals/${a.id}`)}>
-                      <Tag is="wait">{a.effect}</Tag>
+                      <Tag is="wait">{waits(a) ? a.kind : a.effect}</Tag>
                       <Gist a={a} />
                       <span class="who opt clip">{visible(a.principal)}</span>
                       <Ago at={a.asked} />
@@ -158,7 +179,8 @@ export function ApprovalPage(p: { id: string }) {
     one.reload();
   };
   const pending = one.data?.approval.state === "pending";
-  const arm = (d: string) => () => pending && (armed.value = d);
+  const call = one.data !== null && !waits(one.data.approval);
+  const arm = (d: string) => () => pending && call && (armed.value = d);
   useKeys({
     a: arm("once"),
     t: arm("timed"),
@@ -175,11 +197,12 @@ export function ApprovalPage(p: { id: string }) {
           <Title
             sub={
               <>
-                <b>{visible(a.principal)}</b> asks for this call{a.module && <> of {visible(a.module)}</>}. Effect: <b>{a.effect}</b>.
+                <b>{visible(a.principal)}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
+                {a.module && <> of {visible(a.module)}</>}. Effect: <b>{a.effect}</b>.
               </>
             }
           >
-            {toolOf(a.capability)}
+            {waits(a) ? visible(a.summary) : toolOf(a.capability)}
           </Title>
           <div class="two">
             <div>
@@ -190,7 +213,9 @@ export function ApprovalPage(p: { id: string }) {
               {!pending && <p class="note">The input is kept only while an approval is pending. Its digest stays: {a.input_digest}</p>}
             </div>
             <aside>
-              {pending ? (
+              {pending && waits(a) ? (
+                <Answers a={a} done={one.reload} />
+              ) : pending ? (
                 <>
                   <div class="btns">
                     {choices.map(([k, d, label]) => (
@@ -225,7 +250,8 @@ export function ApprovalPage(p: { id: string }) {
               <dl>
                 <dt>Waiting</dt>
                 <dd>
-                  <Ago at={a.asked} />, at most until {new Date(a.expires).toLocaleString()}
+                  <Ago at={a.asked} />
+                  {a.expires ? `, at most until ${new Date(a.expires).toLocaleString()}` : ", until it is answered or the program goes on"}
                 </dd>
                 {a.permissions && a.permissions.length > 0 && (
                   <>
@@ -250,9 +276,11 @@ export function ApprovalPage(p: { id: string }) {
                 <dt>Id</dt>
                 <dd class="m">{a.id}</dd>
               </dl>
-              <p>
-                <a href={href(`/audit?cap=${encodeURIComponent(a.capability)}`)}>Earlier calls of this tool</a>
-              </p>
+              {!waits(a) && (
+                <p>
+                  <a href={href(`/audit?cap=${encodeURIComponent(a.capability)}`)}>Earlier calls of this tool</a>
+                </p>
+              )}
             </aside>
           </div>
         </>
@@ -274,55 +302,4 @@ function explain(decision: string, a: Approval): string {
       return `${a.principal} may call ${tool} from now on without asking, with any input, until the grant is revoked.`;
   }
   return "The call is refused.";
-}
-
-function Values(p: { title: string; list?: Shown[] }) {
-  if (!p.list || p.list.length === 0) return null;
-  return (
-    <>
-      <h2>{p.title}</h2>
-      <div class="code">
-        <dl class="members">
-          {p.list.map((v, i) => (
-            <>
-              <dt>{visible(v.name ?? (p.title === "Program and arguments" ? String(i) : "input"))}</dt>
-              <dd>
-                {visible(v.value)}
-                {v.bytes ? <span class="who"> … {bytes(v.bytes)} in all, whole below; SHA-256 {v.sha256}</span> : null}
-              </dd>
-            </>
-          ))}
-        </dl>
-      </div>
-    </>
-  );
-}
-
-/** The whole input, every byte of it: long texts as text, the rest as JSON. */
-function Whole(p: { input: unknown }) {
-  const texts: [string, string][] = [];
-  if (p.input && typeof p.input === "object" && !Array.isArray(p.input)) {
-    for (const [name, v] of Object.entries(p.input)) if (typeof v === "string" && (v.length > 80 || v.includes("\n"))) texts.push([name, v]);
-  }
-  return (
-    <>
-      <h2>The whole input</h2>
-      {texts.map(([name, v]) => (
-        <div class="code" key={name}>
-          <div class="h">
-            <span class="m">{visible(name)}</span>
-            <span>{bytes(new TextEncoder().encode(v).length)}</span>
-          </div>
-          <pre tabIndex={0}>{visible(v)}</pre>
-        </div>
-      ))}
-      <div class="code">
-        <div class="h">
-          <span>As JSON</span>
-          <span>{bytes(new TextEncoder().encode(JSON.stringify(p.input)).length)}</span>
-        </div>
-        <pre tabIndex={0}>{json(p.input)}</pre>
-      </div>
-    </>
-  );
 }

@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
-import { get, post } from "../api";
+import { Failure, get, post } from "../api";
 import { href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, type Meaning, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, Show, Tag, Title, Trouble, type Meaning, useLoad, visible } from "../ui";
+import { Asking } from "./answers";
 import { Fact } from "./audit";
 import { Terminal } from "./terminal";
 
@@ -14,9 +15,21 @@ export interface Task {
   surface: string;
   thread?: string;
   title?: string;
-  question?: any;
+  requests?: TaskRequest[];
   created: string;
   updated: string;
+}
+
+/** A question of a task, as the API tells it: a form of MCP, or with a blocker what a program waits for. */
+export interface TaskRequest {
+  key: string;
+  method: string;
+  approval?: string;
+  params?: {
+    message?: string;
+    requestedSchema?: { properties?: Record<string, { type?: string; title?: string; enum?: string[] }> };
+    _meta?: { blocker?: { id?: string } };
+  };
 }
 
 export interface Thread {
@@ -91,9 +104,9 @@ export function TaskPage(p: { id: string }) {
   const one = useLoad<Thread>(`${threadsPath}/${encodeURIComponent(p.id)}`, /^(task|agent)\./, 3000);
   const session = one.data?.latestSessionId;
   const task = one.data?.metadata?.task;
-  const asked = useLoad<any>(task ? `/api/v1/tasks/${task}` : null, /^(task|agent)\./, 3000);
-  const answer = useSignal("");
-  const question = asked.data?.question ?? asked.data?.blocker ?? asked.data?.task?.question;
+  const asked = useLoad<{ task: Task }>(task ? `/api/v1/tasks/${task}` : null, /^(task|agent)\./, 3000);
+  const requests = asked.data?.task.requests ?? [];
+  const changed = () => (one.reload(), asked.reload());
   return (
     <Show of={one}>
       {(t) => (
@@ -109,26 +122,7 @@ export function TaskPage(p: { id: string }) {
           </Title>
           <div class="two">
             <div>
-              {question && (
-                <div class="note">
-                  <p>
-                    <b>{visible(question.text ?? question.prompt ?? question.reason ?? "The agent asks")}</b>
-                  </p>
-                  {question.input !== undefined && <pre>{visible(typeof question.input === "string" ? question.input : JSON.stringify(question.input, null, 2))}</pre>}
-                  <div class="btns">
-                    {(question.options ?? []).map((o: any) => (
-                      <Act key={o.n ?? o.label} do={() => post(`/api/v1/tasks/${task}/answer`, { answer: String(o.n ?? o.label) }).then(one.reload)}>
-                        {o.n ? `${o.n}. ` : ""}
-                        {visible(o.label ?? o)}
-                      </Act>
-                    ))}
-                  </div>
-                  <div class="bar">
-                    <input aria-label="Answer" value={answer.value} onInput={(e) => (answer.value = e.currentTarget.value)} />
-                    <Act do={() => post(`/api/v1/tasks/${task}/answer`, { answer: answer.value }).then(() => ((answer.value = ""), one.reload()))}>Answer</Act>
-                  </div>
-                </div>
-              )}
+              {task && requests.map((r) => <Ask key={r.key} task={task} r={r} done={changed} />)}
               <h2>Request</h2>
               <div class="code">
                 <pre>{visible(t.originalRequest)}</pre>
@@ -139,6 +133,7 @@ export function TaskPage(p: { id: string }) {
                   <Terminal session={session} />
                 </>
               )}
+              <Work id={p.id} />
               {t.decisions && t.decisions.length > 0 && (
                 <>
                   <h2>
@@ -159,7 +154,7 @@ export function TaskPage(p: { id: string }) {
             </div>
             <aside>
               <div class="btns">
-                <Act kind="d" do={() => get(threadsPath).then(() => post(`/api/v1/tasks/${task}/cancel`)).then(one.reload)}>
+                <Act kind="d" do={() => post(`/api/v1/tasks/${task}/cancel`).then(changed)}>
                   Stop the task
                 </Act>
               </div>
@@ -177,5 +172,160 @@ export function TaskPage(p: { id: string }) {
         </>
       )}
     </Show>
+  );
+}
+
+/** One question of a task. What a program waits for is answered as the approval that it is. */
+function Ask(p: { task: string; r: TaskRequest; done: () => void }) {
+  const text = useSignal("");
+  const approval = p.r.approval ?? p.r.params?._meta?.blocker?.id;
+  const properties = p.r.params?.requestedSchema?.properties ?? {};
+  const send = (action: string, content?: Record<string, unknown>) =>
+    post(`/api/v1/tasks/${encodeURIComponent(p.task)}/answer`, { key: p.r.key, answer: content ? { action, content } : { action } }).then(() => ((text.value = ""), p.done()));
+  if (p.r.approval) {
+    return (
+      <p class="note">
+        It waits for an approval. <a href={href(`/approvals/${p.r.approval}`)}>Review</a>
+      </p>
+    );
+  }
+  if (approval) {
+    return (
+      <div class="note">
+        <Asking id={approval} done={p.done} />
+      </div>
+    );
+  }
+  return (
+    <div class="note">
+      <pre>{visible(p.r.params?.message ?? "The agent waits for you.")}</pre>
+      <div class="btns">
+        {properties.approved && (
+          <>
+            <Act kind="p" do={() => send("accept", { approved: true })}>
+              Do it
+            </Act>
+            <Act kind="d" do={() => send("accept", { approved: false })}>
+              Do not
+            </Act>
+          </>
+        )}
+        {(properties.text?.enum ?? []).map((v) => (
+          <Act key={v} do={() => send("accept", { text: v })}>
+            {visible(v)}
+          </Act>
+        ))}
+      </div>
+      {properties.text && !properties.text.enum && (
+        <div class="bar">
+          <input aria-label="Answer" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
+          <Act do={() => send("accept", { text: text.value })}>Answer</Act>
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface Review {
+  done: number;
+  parts: number;
+  branch: string;
+  conflicts?: string[];
+  stat?: { text?: string };
+  diff?: string; // base64
+}
+
+const decoded = (base64: string) => new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
+
+/** The work of a task in a checkout: its diff, and what the user does with it. It is loaded when it is
+ * asked for, because the server joins the work of the parts for it. */
+function Work(p: { id: string }) {
+  const at = `${threadsPath}/${encodeURIComponent(p.id)}`;
+  const review = useSignal<Review | null>(null);
+  const failed = useSignal<Failure | null>(null);
+  const said = useSignal("");
+  const part = useSignal("");
+  const comment = useSignal("");
+  const sure = useSignal(false);
+  const show = async () => {
+    failed.value = null;
+    try {
+      review.value = await get<Review>(`${at}/diff`);
+    } catch (e) {
+      review.value = null;
+      failed.value = e as Failure;
+    }
+  };
+  const merge = (method: string) => async () => {
+    const m = await post<{ branch: string; from: string; commit: string }>(`${at}/merge`, method ? { method } : {});
+    said.value = m.from === m.commit ? `${m.branch} has all of it already.` : `${m.branch} is at ${m.commit.slice(0, 12)}, before at ${m.from.slice(0, 12)}.`;
+  };
+  const discard = async () => {
+    const d = await post<{ branches: string[] }>(`${at}/discard`);
+    sure.value = false;
+    review.value = null;
+    said.value = d.branches.length > 0 ? `Removed: ${d.branches.join(", ")}.` : "There was nothing to remove.";
+  };
+  const send = async () => {
+    await post(`${at}/comment`, { part: part.value, text: comment.value, comments: [] });
+    comment.value = "";
+    said.value = "The agent has the review, and goes on.";
+  };
+  const r = review.value;
+  return (
+    <>
+      <h2>Changes</h2>
+      <div class="btns">
+        <Act do={show}>{r ? "Show again" : "Show the changes"}</Act>
+      </div>
+      {failed.value && <Trouble error={failed.value} />}
+      {said.value && (
+        <p class="note" role="status">
+          {visible(said.value)}
+        </p>
+      )}
+      {r && (
+        <>
+          <p>
+            {r.done} of {r.parts} parts are done. The work is on <span class="m">{visible(r.branch)}</span>.
+            {r.conflicts && r.conflicts.length > 0 && ` Conflicts in ${visible(r.conflicts.join(", "))}.`}
+          </p>
+          {r.stat?.text && (
+            <div class="code">
+              <pre>{visible(r.stat.text)}</pre>
+            </div>
+          )}
+          <div class="code">
+            <pre tabIndex={0}>{visible(decoded(r.diff ?? "")) || "Nothing is changed."}</pre>
+          </div>
+          <div class="btns">
+            <Act kind="p" do={merge("")} title="Only moves the branch forward">
+              Merge
+            </Act>
+            <Act do={merge("squash")}>Squash</Act>
+            <Act do={merge("rebase")}>Rebase</Act>
+            {sure.value ? (
+              <>
+                <Act kind="d" do={discard}>
+                  Remove all work that was not merged
+                </Act>
+                <button type="button" class="b" onClick={() => (sure.value = false)}>
+                  Back
+                </button>
+              </>
+            ) : (
+              <button type="button" class="b d" onClick={() => (sure.value = true)}>
+                Discard…
+              </button>
+            )}
+          </div>
+          <div class="bar">
+            {r.parts > 1 && <input aria-label="Part" placeholder="Part" value={part.value} onInput={(e) => (part.value = e.currentTarget.value)} />}
+            <input aria-label="Review" placeholder="What the agent should change" value={comment.value} onInput={(e) => (comment.value = e.currentTarget.value)} />
+            <Act do={send}>Comment</Act>
+          </div>
+        </>
+      )}
+    </>
   );
 }
