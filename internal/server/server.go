@@ -130,10 +130,10 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openStores(ctx); err != nil {
 		return err
 	}
+	s.bus = bus.New(bus.Config{})
 	if err = s.openPolicy(ctx); err != nil {
 		return err
 	}
-	s.bus = bus.New(bus.Config{})
 	if err = s.openPlane(); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
 		Home: s.home.Path, Walls: cfg.Sandbox, Sources: cfg.Upstreams.Registries, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
-		Logger: s.logger,
+		Publish: s.publish, Logger: s.logger,
 	}); err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	}
 	if s.policy, err = policy.New(ctx, policy.Config{
 		Documents: docs, Store: s.shared, Log: s.log, Logger: s.logger,
-		Deployment: mode,
+		Deployment: mode, Publish: s.publish,
 	}); err != nil {
 		return err
 	}

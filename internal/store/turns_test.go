@@ -81,7 +81,7 @@ func (s *turns) SupersedeApprovals(ctx context.Context, module, content string) 
 	return s.next().SupersedeApprovals(ctx, module, content)
 }
 
-func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
+func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) ([]string, error) {
 	return s.next().ExpireApprovals(ctx, now)
 }
 

@@ -47,9 +47,9 @@ type Store interface {
 	// content than the given one to superseded, and returns their number. "" matches every
 	// content.
 	SupersedeApprovals(ctx context.Context, module, content string) (int, error)
-	// ExpireApprovals moves pending approvals past their time to expired and returns their
-	// number.
-	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
+	// ExpireApprovals moves pending approvals past their time to expired and returns their ids
+	// in any order.
+	ExpireApprovals(ctx context.Context, now time.Time) ([]string, error)
 
 	// CreateGrant adds g.
 	CreateGrant(ctx context.Context, g Grant) error
