@@ -11,7 +11,7 @@ func TestFeedReportsTokensAndGrants(t *testing.T) {
 	live := n.feed(t, "")
 	for _, change := range []struct{ path, body, event string }{
 		{"/api/v1/tokens", `{"role":"agent","name":"fed"}`, "token.created"},
-		{"/api/v1/grants", `{"principal":"agent:fed","module":"files"}`, "grant.created"},
+		{"/api/v1/grants", `{"principal":"agent:fed","action":"fs.readText"}`, "grant.created"},
 	} {
 		if a := n.request(t, http.MethodPost, change.path, n.token(t, "admin"), change.body); a.status/100 != 2 {
 			t.Fatalf("POST %s = %d %s, want 2xx", change.path, a.status, a.body)

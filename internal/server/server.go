@@ -71,6 +71,7 @@ type Server struct {
 	endpoints  *endpoints.Service
 	chat       *chat.Service
 	setup      *setup.Service
+	hook       *approvalHook // nil: none is configured
 	console    *console.Service
 
 	listener net.Listener
@@ -189,6 +190,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.door.UseSessions(s.console.Session)
+	s.hook = s.newApprovalHook()
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
