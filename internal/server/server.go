@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
 	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/platform/approvalhook"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
@@ -43,6 +45,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // drainTimeout is how long running calls may continue after a stop was requested.
@@ -71,7 +74,7 @@ type Server struct {
 	endpoints  *endpoints.Service
 	chat       *chat.Service
 	setup      *setup.Service
-	hook       *approvalHook // nil: none is configured
+	hook       *approvalhook.Hook // nil: none is configured
 	console    *console.Service
 
 	listener net.Listener
@@ -190,7 +193,10 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.door.UseSessions(s.console.Session)
-	s.hook = s.newApprovalHook()
+	if to := cfg.Approvals; to.Webhook != "" {
+		key := func() (secret.Value, error) { return s.secrets.Get(to.WebhookSecret) }
+		s.hook = approvalhook.New(to.Webhook, cmp.Or(cfg.PublicURL, s.Address()), key, s.policy, s.bus, s.logger)
+	}
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)

@@ -60,7 +60,8 @@ type Policy struct {
 
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.
 func New(ctx context.Context, cfg Config) (*Policy, error) {
-	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen), publish: cfg.Publish}
+	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen)}
+	p.publish = cfg.Publish
 	if p.now == nil {
 		p.now = time.Now
 	}

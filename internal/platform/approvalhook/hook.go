@@ -1,4 +1,5 @@
-package server
+// Package approvalhook sends signed notices of approvals to a URL.
+package approvalhook
 
 import (
 	"bytes"
@@ -32,10 +33,10 @@ const (
 	hookPrefix      = "whsec_"
 )
 
-// approvalHook sends a signed notice of each approval for an operator to the URL approvals.webhook. The
+// Hook sends a signed notice of each approval for an operator to the URL approvals.webhook. The
 // headers and the signature are those of the Standard Webhooks specification. It follows the
 // bus, so that a receiver that is slow or down never delays a call.
-type approvalHook struct {
+type Hook struct {
 	url     string
 	console string // beginning of the link to an approval
 	key     func() (secret.Value, error)
@@ -73,27 +74,19 @@ type hookDetail struct {
 	Link       string               `json:"link"`
 }
 
-// newApprovalHook returns the hook of the configuration, or nil if it names none.
-func (s *Server) newApprovalHook() *approvalHook {
-	if s.cfg.Approvals.Webhook == "" {
-		return nil
-	}
-	at := s.cfg.PublicURL
-	if at == "" {
-		at = s.Address()
-	}
-	return &approvalHook{
-		url: s.cfg.Approvals.Webhook, console: strings.TrimSuffix(at, "/") + "/console/#/approvals/",
-		key: func() (secret.Value, error) { return s.secrets.Get(s.cfg.Approvals.WebhookSecret) },
-		get: s.policy.Approval, bus: s.bus, http: http.DefaultTransport, logger: s.logger,
+// New returns a hook that sends to url with the key. console is the base URL of the console.
+func New(url, console string, key func() (secret.Value, error), p *policy.Policy, b *bus.Bus, logger *slog.Logger) *Hook {
+	return &Hook{
+		url: url, console: strings.TrimSuffix(console, "/") + "/console/#/approvals/", key: key, get: p.Approval, bus: b,
+		http: http.DefaultTransport, logger: logger,
 		pending: func(ctx context.Context) ([]policy.Approval, error) {
-			return s.policy.Approvals(ctx, policy.ApprovalPending, "", maxHookQueue)
+			return p.Approvals(ctx, policy.ApprovalPending, "", maxHookQueue)
 		},
 	}
 }
 
 // Run delivers notices until ctx ends or the bus closes.
-func (h *approvalHook) Run(ctx context.Context) {
+func (h *Hook) Run(ctx context.Context) {
 	queue := make(chan hookNotice, maxHookQueue)
 	var delivering sync.WaitGroup
 	delivering.Go(func() {
@@ -140,7 +133,7 @@ func (h *approvalHook) Run(ctx context.Context) {
 	}
 }
 
-func (h *approvalHook) notice(event string, at time.Time, a policy.Approval) hookNotice {
+func (h *Hook) notice(event string, at time.Time, a policy.Approval) hookNotice {
 	return hookNotice{Type: event, Timestamp: at, id: a.ID + "." + strings.TrimPrefix(event, "approval."), Data: hookDetail{
 		Approval: a.ID, Kind: a.Kind, Principal: a.Principal, Capability: a.Capability, Module: a.Module, Effect: a.Effect, State: a.State,
 		Decision: a.Decision, DecidedBy: a.DecidedBy, Asked: a.Asked, Expires: a.Expires, Link: h.console + a.ID,
@@ -148,7 +141,7 @@ func (h *approvalHook) notice(event string, at time.Time, a policy.Approval) hoo
 }
 
 // deliver tries a notice until it is accepted, cannot be, or maxHookAttempts were made.
-func (h *approvalHook) deliver(ctx context.Context, n hookNotice) {
+func (h *Hook) deliver(ctx context.Context, n hookNotice) {
 	body, err := json.Marshal(n)
 	if err != nil {
 		h.failed(err.Error())
@@ -177,7 +170,7 @@ func (h *approvalHook) deliver(ctx context.Context, n hookNotice) {
 
 // send makes one attempt. again reports whether a later one may succeed. The error does not
 // contain the URL, which may hold a credential.
-func (h *approvalHook) send(ctx context.Context, id string, body []byte) (again bool, err error) {
+func (h *Hook) send(ctx context.Context, id string, body []byte) (again bool, err error) {
 	key, err := h.key()
 	if err != nil {
 		return false, fmt.Errorf("the secret of approvals.webhook_secret cannot be read")
@@ -220,15 +213,15 @@ func signature(key secret.Value, id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func (h *approvalHook) failed(why string) {
+func (h *Hook) failed(why string) {
 	h.logger.Warn("a notice to approvals.webhook is lost", "cause", why)
 	h.mu.Lock()
 	h.fault = why
 	h.mu.Unlock()
 }
 
-// checks returns the finding of the doctor; nil without a hook.
-func (h *approvalHook) checks() []httpapi.Check {
+// Checks returns the finding of the doctor; none if the hook is nil.
+func (h *Hook) Checks() []httpapi.Check {
 	if h == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package server
+package approvalhook
 
 import (
 	"context"
@@ -33,10 +33,10 @@ func (r *hookReceiver) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // hooked runs a hook in a bubble, publishes the events, and returns the hook after all deliveries.
-func hooked(t *testing.T, r *hookReceiver, channel policy.Channel, events ...string) *approvalHook {
+func hooked(t *testing.T, r *hookReceiver, channel policy.Channel, events ...string) *Hook {
 	t.Helper()
 	key := secret.New("a key of thirty-two characters..")
-	h := &approvalHook{
+	h := &Hook{
 		url: "https://hooks.example.org/x", console: "https://gate.example.org/console/#/approvals/", http: r,
 		key: func() (secret.Value, error) { return key, nil }, logger: slog.New(slog.DiscardHandler),
 		get: func(_ context.Context, id string) (policy.Approval, error) {
@@ -83,7 +83,8 @@ func TestWebhookNoticeIsSignedAndHasNoValueOfTheCall(t *testing.T) {
 
 // TestWebhookSignatureIsThatOfTheSpecification has the example of the Standard Webhooks specification.
 func TestWebhookSignatureIsThatOfTheSpecification(t *testing.T) {
-	got := signature(secret.New("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
+	key := secret.New("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	got := signature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("signature = %q, want %q", got, want)
 	}
@@ -105,7 +106,7 @@ func TestWebhookRetriesAreBounded(t *testing.T) {
 		if len(r.bodies) != test.attempts || (h.fault != "") != test.fault {
 			t.Errorf("answers %v: %d attempts, fault %q; want %d, fault %v", test.statuses, len(r.bodies), h.fault, test.attempts, test.fault)
 		}
-		if c := h.checks(); len(c) != 1 || c[0].OK == test.fault {
+		if c := h.Checks(); len(c) != 1 || c[0].OK == test.fault {
 			t.Errorf("answers %v: checks %+v, want OK %v", test.statuses, c, !test.fault)
 		}
 	}
