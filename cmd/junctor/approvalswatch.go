@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -14,8 +16,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// approvalPollInterval is the time between two requests for the pending approvals.
-const approvalPollInterval = time.Second
+const (
+	// approvalPollInterval is the time between two requests for the pending approvals if the
+	// feed reports nothing. Approvals that another server of a shared store requests are not
+	// in the feed.
+	approvalPollInterval = 15 * time.Second
+	// feedRetryDelay is the pause before the feed is read again after it ended.
+	feedRetryDelay = time.Second
+)
 
 func (a *app) watchApprovalsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -38,6 +46,42 @@ type approvalWatch struct {
 	*app
 	seen  map[string]bool
 	lines <-chan string // what is typed; nil if nothing is asked
+	news  <-chan struct{}
+}
+
+// feed returns a channel that receives a value after events of the live feed about approvals.
+// The goroutine ends with ctx.
+func (w *approvalWatch) feed(ctx context.Context) (<-chan struct{}, error) {
+	c, err := w.client()
+	if err != nil {
+		return nil, err
+	}
+	news := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case news <- struct{}{}:
+		default: // one is waiting
+		}
+	}
+	go func() {
+		for ctx.Err() == nil {
+			for line, err := range c.Lines(ctx, http.MethodGet, "/api/v1/events", nil) {
+				if err != nil {
+					break
+				}
+				var ev struct{ Type string }
+				if json.Unmarshal(line, &ev) == nil && (strings.HasPrefix(ev.Type, "approval.") || ev.Type == "resync") {
+					notify()
+				}
+			}
+			select {
+			case <-time.After(feedRetryDelay):
+			case <-ctx.Done():
+			}
+			notify() // an event may have been missed, and the request reports a server that is gone
+		}
+	}()
+	return news, nil
 }
 
 // typedLines returns the lines of standard input as they are typed. The goroutine ends with the
@@ -57,7 +101,10 @@ func (a *app) typedLines(ctx context.Context) <-chan string {
 	return lines
 }
 
-func (w *approvalWatch) run(ctx context.Context) error {
+func (w *approvalWatch) run(ctx context.Context) (err error) {
+	if w.news, err = w.feed(ctx); err != nil {
+		return err
+	}
 	tick := time.NewTicker(approvalPollInterval)
 	defer tick.Stop()
 	for {
@@ -78,6 +125,7 @@ func (w *approvalWatch) run(ctx context.Context) error {
 		}
 		w.forget(pending)
 		select {
+		case <-w.news:
 		case <-tick.C:
 		case <-ctx.Done():
 		}
@@ -132,10 +180,17 @@ func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
 		fmt.Fprintf(w.stdout, "[o]nce, one [h]our%s, [a]lways, [d]eny, or Enter for later: ", session)
 		var line string
 		var ok bool
-		select {
-		case line, ok = <-w.lines:
-		case <-ctx.Done():
-			return nil
+		for waits := true; waits; {
+			select {
+			case line, ok = <-w.lines:
+				waits = false
+			case <-w.news:
+				if w.ended(ctx, c.ID) {
+					return nil
+				}
+			case <-ctx.Done():
+				return nil
+			}
 		}
 		if !ok {
 			return exitStatus(0)
@@ -180,10 +235,17 @@ func (w *approvalWatch) askProgram(ctx context.Context, c policy.Approval) error
 		fmt.Fprint(w.stdout, "a number or label of the list, no, or Enter for later: ")
 		var line string
 		var ok bool
-		select {
-		case line, ok = <-w.lines:
-		case <-ctx.Done():
-			return nil
+		for waits := true; waits; {
+			select {
+			case line, ok = <-w.lines:
+				waits = false
+			case <-w.news:
+				if w.ended(ctx, c.ID) {
+					return nil
+				}
+			case <-ctx.Done():
+				return nil
+			}
 		}
 		if !ok {
 			return exitStatus(0)
@@ -200,6 +262,21 @@ func (w *approvalWatch) askProgram(ctx context.Context, c policy.Approval) error
 			return nil // it is answered already, or the server is gone
 		}
 	}
+}
+
+// ended reports whether an approval that is being asked about is not pending any more, and
+// prints its state.
+func (w *approvalWatch) ended(ctx context.Context, id string) bool {
+	out, err := w.fetchApproval(ctx, id)
+	if err != nil || out.one().State == policy.ApprovalPending {
+		return false
+	}
+	by := ""
+	if c := out.one(); c.DecidedBy != "" {
+		by = " by " + plainText(c.DecidedBy)
+	}
+	w.printf("\n%s is %s%s\n", id, out.one().State, by)
+	return true
 }
 
 // decisionOf returns the decision that a typed letter means, "" for later. Known is false for any

@@ -17,6 +17,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
 		s.checkPolicies(),
 	}
+	checks = append(checks, s.hook.Checks()...)
 	for _, w := range s.wings() {
 		checks = append(checks, w.Checks(ctx)...)
 	}

@@ -63,6 +63,10 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		parts.Go(func() error { return w.Run(partsCtx) })
 	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
+	if s.hook != nil {
+		parts.Go(func() error { s.hook.Run(partsCtx); return nil })
+	}
+	parts.Go(func() error { s.policy.Run(partsCtx); return nil })
 	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy); return nil })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
 	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/platform/approvalhook"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
@@ -43,6 +45,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // drainTimeout is how long running calls may continue after a stop was requested.
@@ -71,6 +74,7 @@ type Server struct {
 	endpoints  *endpoints.Service
 	chat       *chat.Service
 	setup      *setup.Service
+	hook       *approvalhook.Hook // nil: none is configured
 	console    *console.Service
 
 	listener net.Listener
@@ -130,10 +134,10 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openStores(ctx); err != nil {
 		return err
 	}
+	s.bus = bus.New(bus.Config{})
 	if err = s.openPolicy(ctx); err != nil {
 		return err
 	}
-	s.bus = bus.New(bus.Config{})
 	if err = s.openPlane(); err != nil {
 		return err
 	}
@@ -175,7 +179,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
 		Home: s.home.Path, Walls: cfg.Sandbox, Sources: cfg.Upstreams.Registries, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
-		Logger: s.logger,
+		Publish: s.publish, Logger: s.logger,
 	}); err != nil {
 		return err
 	}
@@ -189,6 +193,10 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.door.UseSessions(s.console.Session)
+	if to := cfg.Approvals; to.Webhook != "" {
+		key := func() (secret.Value, error) { return s.secrets.Get(to.WebhookSecret) }
+		s.hook = approvalhook.New(to.Webhook, cmp.Or(cfg.PublicURL, s.Address()), key, s.policy, s.bus, s.logger)
+	}
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
@@ -264,7 +272,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	}
 	if s.policy, err = policy.New(ctx, policy.Config{
 		Documents: docs, Store: s.shared, Log: s.log, Logger: s.logger,
-		Deployment: mode,
+		Deployment: mode, Publish: s.publish,
 	}); err != nil {
 		return err
 	}

@@ -258,10 +258,11 @@ func (d *DB) EndApprovals(ctx context.Context, module, id string, at time.Time) 
 	return int(n), err
 }
 
-// ExpireApprovals expires the pending approvals that are overdue.
-func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
-	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires != 0 AND expires <= ?`, nanos(now))
-	return int(n), err
+// ExpireApprovals expires the pending approvals that are overdue and returns their ids.
+func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) ([]string, error) {
+	rows, err := d.sql.QueryContext(ctx, `
+		UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires != 0 AND expires <= ? RETURNING id`, nanos(now))
+	return collect(rows, err, func(s scanner) (id string, err error) { return id, s.Scan(&id) })
 }
 
 const grantColumns = `id, principal, role, module, action, capability, permissions, scope, scope_id, content_hash,

@@ -85,7 +85,7 @@ func (s *turns) EndApprovals(ctx context.Context, module, id string, at time.Tim
 	return s.next().EndApprovals(ctx, module, id, at)
 }
 
-func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
+func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) ([]string, error) {
 	return s.next().ExpireApprovals(ctx, now)
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	Log     *audit.Log
 	Door    *httpapi.Door
 	Logger  *slog.Logger
+	Publish func(event string, data any) // to the live feed; must not block
 }
 
 // Service holds the upstreams of this gateway.
@@ -55,7 +56,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	registry := upstream.NewRegistry(upstream.Config{
 		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
-		Dir: cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Sources), CA: cfg.Sources.CA,
+		Publish: cfg.Publish,
+		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Sources), CA: cfg.Sources.CA,
 	})
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
 }

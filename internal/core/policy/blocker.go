@@ -98,9 +98,12 @@ func (p *Policy) OpenBlocker(ctx context.Context, a Approval) error {
 // without an answer from here, and the approval is ended.
 func (p *Policy) SettleBlocker(ctx context.Context, by capability.Principal, module, id string, d Decision) error {
 	now := p.now().UTC()
+	defer p.decisions.begin(id)()
 	if d == "" {
-		_, err := p.store.EndApprovals(ctx, module, id, now)
-		p.decisions.notify()
+		n, err := p.store.EndApprovals(ctx, module, id, now)
+		if n > 0 && p.publish != nil {
+			p.publish(EventApprovalExpired, map[string]string{"approval": id})
+		}
 		return err
 	}
 	if _, err := p.store.DecideApproval(ctx, id, d, by.ID, now, now); err != nil {
@@ -108,7 +111,6 @@ func (p *Policy) SettleBlocker(ctx context.Context, by capability.Principal, mod
 	}
 	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
 		audit.Attr{Key: "approval", Value: id}, audit.Attr{Key: "answer", Value: string(d)})
-	p.decisions.notify()
 	return nil
 }
 

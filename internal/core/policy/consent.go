@@ -172,13 +172,47 @@ func (p *Policy) Return(ctx context.Context, c Consent) error {
 // Supersede ends the open approvals for a module that are bound to another content than the given
 // one. "" means that the module was removed, and ends all of them.
 func (p *Policy) Supersede(ctx context.Context, module, content string) error {
-	_, err := p.store.SupersedeApprovals(ctx, module, content)
+	n, err := p.store.SupersedeApprovals(ctx, module, content)
+	if n > 0 && p.publish != nil {
+		p.publish(EventApprovalExpired, map[string]any{"module": module, "superseded": n})
+	}
+	return err
+}
+
+// expireInterval is how often Run ends the approvals that are overdue.
+const expireInterval = 5 * time.Second
+
+// Run ends approvals that are overdue until ctx ends, so that the feed reports them even if
+// no client reads them.
+func (p *Policy) Run(ctx context.Context) {
+	tick := time.NewTicker(expireInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := p.expire(ctx); err != nil && ctx.Err() == nil {
+				p.logger.Debug("overdue approvals cannot be ended", "err", err)
+			}
+		}
+	}
+}
+
+// expire ends the approvals that are overdue and publishes an event for each.
+func (p *Policy) expire(ctx context.Context) error {
+	ids, err := p.store.ExpireApprovals(ctx, p.now().UTC())
+	for _, id := range ids {
+		if p.publish != nil {
+			p.publish(EventApprovalExpired, map[string]string{"approval": id})
+		}
+	}
 	return err
 }
 
 // Approval returns one approval.
 func (p *Policy) Approval(ctx context.Context, id string) (Approval, error) {
-	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
+	if err := p.expire(ctx); err != nil {
 		return Approval{}, err
 	}
 	return p.store.Approval(ctx, id)
@@ -193,7 +227,7 @@ func (p *Policy) ApprovalInput(ctx context.Context, id string) ([]byte, error) {
 // Approvals lists at most limit approvals in the state ("" = all), newest first, beginning behind
 // the one with the id after if it is not "".
 func (p *Policy) Approvals(ctx context.Context, state ApprovalState, after string, limit int) ([]Approval, error) {
-	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
+	if err := p.expire(ctx); err != nil {
 		return nil, err
 	}
 	return p.store.Approvals(ctx, state, after, limit)

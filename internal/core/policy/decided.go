@@ -55,8 +55,8 @@ func (d *decisions) deciding(id string) bool {
 	return d.running[id] > 0
 }
 
-// Decided waits until an approval is decided, and its grant exists, and returns it. It returns the cause of ctx if
-// that ends first.
+// Decided waits until an approval is decided, and its grant exists, and returns it. It returns the
+// cause of ctx if that ends first.
 func (p *Policy) Decided(ctx context.Context, id string) (Approval, error) {
 	tick := time.NewTicker(decidedPollInterval)
 	defer tick.Stop()

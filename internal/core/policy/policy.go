@@ -32,6 +32,8 @@ type Config struct {
 	Now       func() time.Time // time.Now when nil
 	// Deployment bounds extensions; "" is local_open.
 	Deployment Deployment
+	// Publish sends an event to the live feed. It must not block. If nil, nothing is published.
+	Publish func(event string, data any)
 }
 
 // Policy makes the decisions of one server. It is safe for concurrent use.
@@ -42,6 +44,7 @@ type Policy struct {
 	now    func() time.Time
 
 	deployment Deployment
+	publish    func(event string, data any)
 
 	rules  atomic.Pointer[rules]
 	tokens atomic.Pointer[mirror]
@@ -59,6 +62,7 @@ type Policy struct {
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.
 func New(ctx context.Context, cfg Config) (*Policy, error) {
 	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen)}
+	p.publish = cfg.Publish
 	if p.now == nil {
 		p.now = time.Now
 	}

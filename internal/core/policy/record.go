@@ -24,6 +24,42 @@ func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Prin
 		Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
 		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role, OnBehalfOf: who.OnBehalfOf}, Attrs: attrs},
 	}, d)
+	if name := feedEvent(ev); name != "" && p.publish != nil {
+		data := map[string]string{"by": who.ID}
+		for _, a := range attrs {
+			data[a.Key] = a.Value
+		}
+		p.publish(name, data)
+	}
+}
+
+// The events of the live feed about approvals.
+const (
+	EventApprovalAsked   = "approval.asked"
+	EventApprovalDecided = "approval.decided"
+	EventApprovalExpired = "approval.expired"
+)
+
+// feedEvent returns the event of the live feed for a record, or "" if it has none. Its data are
+// the attributes of the record, which contain no values of calls.
+func feedEvent(ev audit.Event) string {
+	switch ev {
+	case audit.ConfirmationRequested:
+		return EventApprovalAsked
+	case audit.ConfirmationAnswered:
+		return EventApprovalDecided
+	case audit.GrantCreated:
+		return "grant.created"
+	case audit.GrantRevoked:
+		return "grant.revoked"
+	case audit.TokenCreated:
+		return "token.created"
+	case audit.TokenRevoked:
+		return "token.revoked"
+	case audit.PolicyChanged:
+		return "policy.changed"
+	}
+	return ""
 }
 
 func (p *Policy) write(ctx context.Context, rec audit.Record, d audit.Durability) {

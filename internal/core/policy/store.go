@@ -50,9 +50,9 @@ type Store interface {
 	// EndApprovals moves the pending approvals of a module to ended, only the one with the id if
 	// that is not "", and returns their number.
 	EndApprovals(ctx context.Context, module, id string, at time.Time) (int, error)
-	// ExpireApprovals moves pending approvals past their time to expired and returns their
-	// number.
-	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
+	// ExpireApprovals moves pending approvals past their time to expired and returns their ids
+	// in any order.
+	ExpireApprovals(ctx context.Context, now time.Time) ([]string, error)
 
 	// CreateGrant adds g.
 	CreateGrant(ctx context.Context, g Grant) error

@@ -129,6 +129,8 @@ type Config struct {
 	Registries []string
 	CA         string
 	Now        func() time.Time
+	// Publish sends an event to the live feed and must not block; nil: none are sent.
+	Publish func(event string, data any)
 
 	Refresh    time.Duration // how often lists are read again; 0: 10 min
 	Degraded   time.Duration // how long a lost upstream's definitions stay listed; 0: 5 min

@@ -341,6 +341,9 @@ func (u *upstream) set(state capability.State, reason string) {
 	u.mu.Unlock()
 	if changed {
 		u.show()
+		if publish := u.reg.cfg.Publish; publish != nil {
+			publish("upstream.state", map[string]string{"upstream": u.record.Name, "state": string(state)})
+		}
 	}
 }
 

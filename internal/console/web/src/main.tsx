@@ -193,7 +193,7 @@ function Live() {
 
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
-  const approvals = useLoad<{ approvals: any[] }>(pendingPath, topics, 1000);
+  const approvals = useLoad<{ approvals: any[] }>(pendingPath, topics);
   const waiting = approvals.data?.approvals.length ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));

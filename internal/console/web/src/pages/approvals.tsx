@@ -100,7 +100,7 @@ export function useKeys(keys: Record<string, () => void>): void {
 }
 
 export function Approvals() {
-  const list = useLoad<{ approvals: Approval[] }>("/api/v1/approvals", topics, 2000);
+  const list = useLoad<{ approvals: Approval[] }>("/api/v1/approvals", topics);
   const at = useSignal(0);
   const all = list.data?.approvals ?? [];
   const pending = all.filter((a) => a.state === "pending").sort((a, b) => a.asked.localeCompare(b.asked));
@@ -165,7 +165,7 @@ const choices: [key: string, decision: string, label: string][] = [
 ];
 
 export function ApprovalPage(p: { id: string }) {
-  const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics, 5000);
+  const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics);
   const armed = useSignal("");
   const failed = useSignal<Failure | null>(null);
   const run = async (decision: string) => {

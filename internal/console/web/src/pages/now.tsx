@@ -6,7 +6,7 @@ import { type Task, type Thread, taskTitle, threadsPath } from "./tasks";
 import { type Row, needsApproval, subject } from "./audit";
 
 export function Now() {
-  const approvals = useLoad<{ approvals: Approval[] }>(pendingPath, topics, 1000);
+  const approvals = useLoad<{ approvals: Approval[] }>(pendingPath, topics);
   const tasks = useLoad<{ tasks: Task[] }>("/api/v1/tasks?limit=100", /^(task|agent)\./);
   const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^(upstream|catalog)\./);
   const denied = useLoad<{ records: Row[] }>("/api/v1/audit?level=WARNING&since=24h&limit=20", /^(invocation|upstream|endpoint)\./);

@@ -5,7 +5,7 @@ import { Act, Ago, Empty, Show, Tag, Title, json, useLoad, visible } from "../ui
 import { Fact } from "./audit";
 
 export function Providers() {
-  const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^(upstream|catalog)\./, 5000);
+  const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^(upstream|catalog)\./);
   const endpoints = useLoad<{ endpoints: any[] }>("/api/capability-router/endpoints", /^(endpoint|catalog)\./);
   const extensions = useLoad<{ extensions: any[] }>("/api/v1/extensions", /^(extension|catalog)\./);
   return (
@@ -85,7 +85,7 @@ export function Providers() {
 
 export function ProviderPage(p: { name: string }) {
   const base = `/api/v1/upstreams/${encodeURIComponent(p.name)}`;
-  const one = useLoad<any>(base, /^(upstream|catalog)\./, 5000);
+  const one = useLoad<any>(base, /^(upstream|catalog)\./);
   const diff = useSignal<any>(null);
   return (
     <Show of={one}>

@@ -83,7 +83,7 @@ export function NodePage(p: { id: string }) {
 
 export function Access() {
   const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
-  const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./, 5000);
+  const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./);
   const rules = useLoad<{ rules: any[] }>("/api/v1/policy", /^policy\./);
   const sessions = useLoad<{ sessions: any[] }>("/api/v1/console/sessions", /^session\./);
   const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
