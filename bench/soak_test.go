@@ -18,7 +18,7 @@ func nodesOf(t *testing.T) int {
 	if text := os.Getenv("SOAK_NODES"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			t.Fatalf("SOAK_NODES is %q, which is not a number of nodes", text)
+			t.Fatalf("SOAK_NODES is %q, which is not a number of nodes; want no error, n at least 1", text)
 		}
 	}
 	return n
@@ -40,9 +40,10 @@ func TestSoakManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if limit := int64(256 << 10); f.perNode > limit {
-		t.Errorf("an idle node costs the server %d bytes; the limit is %d", f.perNode, limit)
+		t.Errorf("an idle node costs the server %d bytes; the limit is %d; want f.perNode at most %v", f.perNode, limit, limit)
 	}
 	if f.catalogued > 2*f.joined+5*time.Second {
-		t.Errorf("the catalog has them %s after the first came, and the last was let in after %s", f.catalogued, f.joined)
+		t.Errorf("the catalog has them %s after the first came, and the last was let in after %s; want f.catalogued at most "+
+			"2*f.joined + 5*time.Second", f.catalogued, f.joined)
 	}
 }

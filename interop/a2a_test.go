@@ -34,26 +34,27 @@ func TestA2A(t *testing.T) {
 			}
 			for _, name := range []string{"sent", "got"} {
 				if s := steps[name]; s.State != "TASK_STATE_COMPLETED" || !strings.Contains(s.Text, "here.txt") {
-					t.Errorf("%s: %+v", name, s)
+					t.Errorf(`%s: %+v; want s.State = "TASK_STATE_COMPLETED", s.Text with "here.txt"`, name, s)
 				}
 			}
 			if s := steps["streamed"]; len(s.Names) == 0 || s.Names[0] != "task" {
-				t.Errorf("streamed: %+v", s)
+				t.Errorf(`streamed: %+v; want len(s.Names) other than 0, s.Names[0] = "task"`, s)
 			}
 			if s := steps["listed"]; kind != "0.3" && (len(s.Names) != 1 || s.Text == "0") {
-				t.Errorf("listed: %+v", s)
+				t.Errorf(`listed: %+v; want not (kind != "0.3" && (len(s.Names) != 1 || s.Text == "0"))`, s)
 			}
 			if s := steps["asked"]; s.State != "TASK_STATE_INPUT_REQUIRED" {
-				t.Errorf("asked: %+v", s)
+				t.Errorf(`asked: %+v; want s.State = "TASK_STATE_INPUT_REQUIRED"`, s)
 			}
 			if s := steps["cancelled"]; s.State != "TASK_STATE_CANCELED" {
-				t.Errorf("cancelled: %+v", s)
+				t.Errorf(`cancelled: %+v; want s.State = "TASK_STATE_CANCELED"`, s)
 			}
 			if s := steps["subscribed"]; len(s.Names) < 2 || s.Names[0] != "task" || !slices.Contains(s.Names, "statusUpdate") {
-				t.Errorf("subscribed: %+v", s)
+				t.Errorf(`subscribed: %+v; want len(s.Names) at least 2, s.Names[0] = "task", s.Names with "statusUpdate"`, s)
 			}
 			if s := steps["unknown"]; !strings.Contains(s.Text, "TaskNotFound") && !strings.Contains(s.Text, "there is no task") {
-				t.Errorf("unknown: %+v", s)
+				t.Errorf(`unknown: %+v; want not (!strings.Contains(s.Text, "TaskNotFound") && !strings.Contains(s.Text, "there `+
+					`is no task"))`, s)
 			}
 		})
 	}

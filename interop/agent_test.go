@@ -45,7 +45,7 @@ func (w *world) agent(t *testing.T, kind string) (ready agentLine, heard <-chan 
 		}
 	}()
 	if ready = <-lines; ready.URL == "" {
-		t.Fatal("the agent does not start")
+		t.Fatalf(`the agent does not start; got ready.URL = %q; want ready.URL other than ""`, ready.URL)
 	}
 	return ready, lines
 }
@@ -88,19 +88,19 @@ func (w *world) callAgent(t *testing.T, client, tool string, heard <-chan agentL
 		steps[s.Step] = s
 	}
 	if !slices.Contains(steps["tools"].Names, tool) {
-		t.Errorf("no %s among %v", tool, steps["tools"].Names)
+		t.Errorf(`no %s among %v; want steps["tools"].Names with %v`, tool, steps["tools"].Names, tool)
 	}
 	if s := steps["done"]; s.IsError || !strings.Contains(s.Text, `"text":"done"`) || !strings.Contains(s.Text, `{\"n\":7}`) {
-		t.Errorf("done: %+v", s)
+		t.Errorf(`done: %+v; want s.IsError = false, s.Text with "\"text\":\"done\"", s.Text with "{\\\"n\\\":7}"`, s)
 	}
 	if s := steps["progress"]; !slices.Equal(s.Names, []string{"half way"}) {
-		t.Errorf("progress: %+v", s)
+		t.Errorf(`progress: %+v; want s.Names = []string{"half way"}`, s)
 	}
 	if s := steps["question"]; !strings.Contains(s.Text, "which one?") {
-		t.Errorf("question: %+v", s)
+		t.Errorf(`question: %+v; want s.Text with "which one?"`, s)
 	}
 	if s := steps["answered"]; s.IsError || !strings.Contains(s.Text, "you said that one") {
-		t.Errorf("answered: %+v", s)
+		t.Errorf(`answered: %+v; want s.IsError = false, s.Text with "you said that one"`, s)
 	}
 	if _, there := steps["cancelled"]; !there {
 		t.Error("the client did not see the end of the call that it withdrew")
@@ -109,7 +109,7 @@ func (w *world) callAgent(t *testing.T, client, tool string, heard <-chan agentL
 		select {
 		case l := <-heard:
 			if l.Message == "go" && l.Skill != "do it" {
-				t.Errorf("%+v", l)
+				t.Errorf(`%+v; want not (l.Message == "go" && l.Skill != "do it")`, l)
 			}
 			if l.Cancelled != "" {
 				return

@@ -19,7 +19,7 @@ func TestProgramsOfTheAgentsPage(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			program := regexp.MustCompile("(?s)```" + kind + "\n(.*?)```").FindSubmatch(page)
 			if program == nil {
-				t.Fatal("the page shows none")
+				t.Fatal("the page shows none; want program not nil")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
@@ -34,7 +34,7 @@ func TestProgramsOfTheAgentsPage(t *testing.T) {
 			cmd.Env = append(cmd.Env, "MCP_URL="+w.url, "AGENT_TOKEN="+w.tok)
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "fs_readText\n") {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("%v\n%s\nwant no error, string(out) with \"fs_readText\\n\"", err, out)
 			}
 		})
 	}

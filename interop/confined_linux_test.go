@@ -139,7 +139,7 @@ func awaitNone(t *testing.T, text string) {
 	deadline := time.Now().Add(waitTimeout)
 	for left := running(t, text); len(left) > 0; left = running(t, text) {
 		if time.Now().After(deadline) {
-			t.Fatalf("these programs still run: %q", left)
+			t.Fatalf("these programs still run: %q; want not time.Now().After(deadline)", left)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

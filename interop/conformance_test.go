@@ -160,7 +160,7 @@ func conclude(t *testing.T, cmd *exec.Cmd) {
 		_, summary, _ := strings.Cut(string(out), "=== SUMMARY ===")
 		t.Errorf("%v\n%s", err, summary)
 		if summary == "" {
-			t.Errorf("%s", out)
+			t.Errorf(`%s; want summary other than ""`, out)
 		}
 		return
 	}
@@ -197,7 +197,7 @@ func awaitListener(t *testing.T, address string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal(err)
+			t.Fatalf("%v; want not time.Now().After(end)", err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -35,13 +35,13 @@ func (w *world) clientSteps(t *testing.T, args ...string) (next func(want string
 	lines.Buffer(nil, 1<<20)
 	t.Cleanup(func() {
 		if err := cmd.Wait(); err != nil && !t.Failed() {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("%v: %v; want not (err != nil && !t.Failed())", args, err)
 		}
 	})
 	next = func(want string) (s delegateStep) {
 		t.Helper()
 		if !lines.Scan() {
-			t.Fatalf("the client ended before %q: %v", want, lines.Err())
+			t.Fatalf("the client ended before %q: %v; want lines.Scan()", want, lines.Err())
 		}
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil || s.Step != want {
 			t.Fatalf("%s instead of %q", lines.Text(), want)
@@ -67,7 +67,7 @@ func (w *world) approve(t *testing.T, text string) {
 	t.Helper()
 	id := approvalID.FindString(text)
 	if id == "" {
-		t.Fatalf("nothing to approve: %s", text)
+		t.Fatalf(`nothing to approve: %s; want id other than ""`, text)
 	}
 	w.cli("approvals", "approve", id)
 }
@@ -103,33 +103,33 @@ func TestDelegatingOverMCP(t *testing.T) {
 			names := next("tools").Names
 			for _, name := range []string{"task-agent_task_create", "task-agent_list", "workspace_finalize"} {
 				if !slices.Contains(names, name) {
-					t.Errorf("no tool %s among %v", name, names)
+					t.Errorf("no tool %s among %v; want names with %v", name, names, name)
 				}
 			}
 			if slices.Contains(names, "CREATE_TASK") {
 				t.Error("an alias is a tool of its own")
 			}
 			if s := next("found"); s.IsError || !strings.Contains(s.Text, "task-agent.task.create") {
-				t.Errorf("%+v", s)
+				t.Errorf(`%+v; want s.IsError = false, s.Text with "task-agent.task.create"`, s)
 			}
 			asked := next("asked")
 			if !asked.IsError {
-				t.Errorf("%+v", asked)
+				t.Errorf("%+v; want asked.IsError = true", asked)
 			}
 			w.approve(t, asked.Text)
 			goOn()
 			made := next("made")
 			if made.IsError || !strings.HasPrefix(made.ID, "tsk_") {
-				t.Fatalf("%+v", made)
+				t.Fatalf(`%+v; want made.IsError = false, made.ID beginning with "tsk_"`, made)
 			}
 			if s := next("history"); s.IsError || !strings.Contains(s.Text, "it is "+kind) || !strings.Contains(s.Text, "done") {
-				t.Errorf("%+v", s)
+				t.Errorf(`%+v; want s.IsError = false, s.Text with "it is " + kind, s.Text with "done"`, s)
 			}
 			if s := next("context"); !strings.Contains(s.Text, "# Task agents") || len(s.Text) > 4096 {
-				t.Errorf("%+v", s)
+				t.Errorf(`%+v; want s.Text with "# Task agents", len(s.Text) at most 4096`, s)
 			}
 			if s := next("examples"); !strings.Contains(s.Text, "CREATE_TASK") || len(s.Text) > 4096 {
-				t.Errorf("%+v", s)
+				t.Errorf(`%+v; want s.Text with "CREATE_TASK", len(s.Text) at most 4096`, s)
 			}
 			until(t, "the handle has ended", func() bool { return strings.Contains(w.follow(t, "tasks/get", made.ID, ""), `"status":"completed"`) })
 			if got := w.follow(t, "tasks/get", made.ID, ""); !strings.Contains(got, "it is "+kind) || !strings.Contains(got, `"structuredContent"`) {
@@ -152,7 +152,7 @@ func TestDelegatingOverA2A(t *testing.T) {
 	next, goOn := w.clientSteps(t, "delegatea2a.mjs")
 	asked := next("asked")
 	if asked.State != "TASK_STATE_AUTH_REQUIRED" {
-		t.Errorf("%+v", asked)
+		t.Errorf(`%+v; want asked.State = "TASK_STATE_AUTH_REQUIRED"`, asked)
 	}
 	w.approve(t, asked.Text)
 	goOn()
@@ -162,13 +162,13 @@ func TestDelegatingOverA2A(t *testing.T) {
 	w.cli("tasks", "control", thread, "pause")
 	goOn()
 	if s := next("paused"); !strings.Contains(s.Text, "Is it to go on?") {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Text with "Is it to go on?"`, s)
 	}
 	if s := next("answered"); s.State == "TASK_STATE_INPUT_REQUIRED" {
-		t.Errorf("the question is still there: %+v", s)
+		t.Errorf(`the question is still there: %+v; want s.State other than "TASK_STATE_INPUT_REQUIRED"`, s)
 	}
 	if s := next("resumed"); s.ID == made.ID {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.ID other than %v", s, made.ID)
 	}
 	next("cancelled")
 	until(t, "nothing runs", func() bool {
@@ -262,11 +262,11 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 
 	read := map[string]any{"path": "here.txt", "selector": map[string]any{"node": "local"}}
 	if text, failed := call(t, wide.child, "fs_readText", read); failed || !strings.Contains(text, `"here"`) {
-		t.Errorf("what both may: %s", text)
+		t.Errorf(`what both may: %s; want failed = false, text with "\"here\""`, text)
 	}
 	for name, s := range map[string]*mcp.ClientSession{"the agent": narrow.agent, "its task agent": narrow.child} {
 		if text, failed := call(t, s, "fs_readText", read); !failed {
-			t.Errorf("%s may what no rule permits: %s", name, text)
+			t.Errorf("%s may what no rule permits: %s; want failed = true", name, text)
 		}
 		list, err := s.ListTools(t.Context(), nil)
 		ok(t, err)
@@ -302,18 +302,18 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	ok(t, err)
 	ok(t, res.Body.Close())
 	if res.StatusCode != http.StatusForbidden {
-		t.Errorf("/api/v1: %d", res.StatusCode)
+		t.Errorf("/api/v1: %d; want res.StatusCode = http.StatusForbidden", res.StatusCode)
 	}
 
 	// Each agent has its own work, and its task agents have not even that.
 	for name, s := range map[string]*mcp.ClientSession{"an agent": narrow.agent, "a task agent": wide.child} {
 		if text, failed := call(t, s, "task-agent_list", nil); failed || strings.Contains(text, wide.session) {
-			t.Errorf("%s is told: %s", name, text)
+			t.Errorf("%s is told: %s; want failed = false, text without %v", name, text, wide.session)
 		}
 	}
 	if text, failed := call(t, wide.agent, "LIST_AGENTS", nil); failed || !strings.Contains(text, wide.session) ||
 		strings.Contains(text, narrow.session) {
-		t.Errorf("its own: %s", text)
+		t.Errorf("its own: %s; want failed = false, text with %v, text without %v", text, wide.session, narrow.session)
 	}
 	if got := narrow.follow(t, "tasks/get", wide.task, ""); !strings.Contains(got, "unknown task") {
 		t.Errorf(`narrow.follow(t, "tasks/get", wide.task, "") = %q, want it to contain "unknown task"`, got)
@@ -333,9 +333,9 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	// It ends with its creator's token.
 	w.cli("tokens", "revoke", "narrow")
 	if _, err := (&world{url: w.url, tok: narrow.childToken}).sdk(t); err == nil {
-		t.Error("the task agent of a revoked agent is let in")
+		t.Error("the task agent of a revoked agent is let in; want an error")
 	}
 	if text, failed := call(t, narrow.child, "fs_list", map[string]any{"path": "."}); !failed {
-		t.Errorf("it goes on: %s", text)
+		t.Errorf("it goes on: %s; want failed = true", text)
 	}
 }

@@ -73,7 +73,7 @@ func installed(t *testing.T) string {
 	if _, err := os.Stat(node); err != nil {
 		text := "the clients are not installed; run: npm ci --prefix interop"
 		if os.Getenv("INTEROP_REQUIRED") != "" {
-			t.Fatalf("INTEROP_REQUIRED is set: %s", text)
+			t.Fatalf(`INTEROP_REQUIRED is set: %s; want os.Getenv("INTEROP_REQUIRED") = ""`, text)
 		}
 		t.Skip(text)
 	}
@@ -179,7 +179,7 @@ func (w *world) scenario(t *testing.T, kind, transport string) {
 	next := func(want string) step {
 		t.Helper()
 		if !lines.Scan() {
-			t.Fatalf("the client ended before %q: %v, %v", want, lines.Err(), cmd.Wait())
+			t.Fatalf("the client ended before %q: %v, %v; want lines.Scan()", want, lines.Err(), cmd.Wait())
 		}
 		var s step
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil || s.Step != want {
@@ -190,33 +190,34 @@ func (w *world) scenario(t *testing.T, kind, transport string) {
 	connected := next("connected")
 	modern := connected.Version == "2026-07-28"
 	if connected.Server != "junctor" || modern != (kind == "v2-modern") {
-		t.Errorf("connected: %+v", connected)
+		t.Errorf(`connected: %+v; want connected.Server = "junctor", modern = (kind == "v2-modern")`, connected)
 	}
 	names := next("tools").Names
 	for _, name := range []string{"DEVICE_PING", "fs_list", "fs_readText"} {
 		if !slices.Contains(names, name) {
-			t.Errorf("no tool %s among %v", name, names)
+			t.Errorf("no tool %s among %v; want names with %v", name, names, name)
 		}
 	}
 	if s := next("list"); s.IsError || !strings.Contains(s.Text, "here.txt") {
-		t.Errorf("fs_list: %+v", s)
+		t.Errorf(`fs_list: %+v; want s.IsError = false, s.Text with "here.txt"`, s)
 	}
 	if s := next("read"); s.IsError || !strings.Contains(s.Text, `"text":"there"`) {
-		t.Errorf("fs_readText: %+v", s)
+		t.Errorf(`fs_readText: %+v; want s.IsError = false, s.Text with "\"text\":\"there\""`, s)
 	}
 	asked := next("asked")
 	id := approvalID.FindString(asked.Text)
 	if !asked.IsError || id == "" || !strings.Contains(asked.Text, "junctor approvals approve "+id) {
-		t.Fatalf("DEVICE_PING: %+v", asked)
+		t.Fatalf(`DEVICE_PING: %+v; want asked.IsError = true, id other than "", asked.Text with "junctor approvals approve " + id`,
+			asked)
 	}
 	w.cli("approvals", "approve", id)
 	_, err = io.WriteString(in, "approved\n")
 	ok(t, err)
 	if s := next("approved"); s.IsError || !strings.Contains(s.Text, kind+" over "+transport) {
-		t.Errorf("after the approval: %+v", s)
+		t.Errorf(`after the approval: %+v; want s.IsError = false, s.Text with kind + " over " + transport`, s)
 	}
 	if s := next("unknown"); s.Code != -32602 || !strings.Contains(s.Text, "unknown tool") {
-		t.Errorf("unknown tool: %+v", s)
+		t.Errorf(`unknown tool: %+v; want s.Code = -32602, s.Text with "unknown tool"`, s)
 	}
 	ok(t, cmd.Wait())
 }
@@ -244,11 +245,11 @@ func (w *world) inspect(t *testing.T, transport string) {
 		return string(out)
 	}
 	if out := run("--method", "tools/list"); !strings.Contains(out, `"fs_readText"`) || !strings.Contains(out, `"selector"`) {
-		t.Errorf("tools/list: %s", out)
+		t.Errorf(`tools/list: %s; want out with "\"fs_readText\"", out with "\"selector\""`, out)
 	}
 	out := run("--method", "tools/call", "--tool-name", "fs_readText", "--tool-arg", "path=there.txt", `selector={"endpoint":"cloud"}`)
 	if !strings.Contains(out, "there") || strings.Contains(out, `"isError": true`) {
-		t.Errorf("tools/call: %s", out)
+		t.Errorf(`tools/call: %s; want out with "there", out without "\"isError\": true"`, out)
 	}
 }
 

@@ -100,7 +100,7 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 	began := time.Now()
 	for !holds() {
 		if time.Since(began) > waitTimeout {
-			t.Fatalf("not within %s: %s", waitTimeout, what)
+			t.Fatalf("not within %s: %s; want time.Since(began) at most %v", waitTimeout, what, waitTimeout)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

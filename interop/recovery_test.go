@@ -124,12 +124,12 @@ func TestAProviderIsKilled(t *testing.T) {
 	for range calls {
 		e := <-ends
 		if e.err != nil || !e.r.IsError {
-			t.Errorf("a call in flight: %+v, %v", e.r, e.err)
+			t.Errorf("a call in flight: %+v, %v; want e.err = nil, e.r.IsError = true", e.r, e.err)
 			continue
 		}
 		text, _ := e.r.Content[0].(*mcp.TextContent)
 		if text == nil || !strings.Contains(text.Text, "everything") {
-			t.Errorf("a call in flight is told %+v", e.r.Content[0])
+			t.Errorf(`a call in flight is told %+v; want text not nil, text.Text with "everything"`, e.r.Content[0])
 		} else {
 			t.Log(text.Text)
 		}
@@ -138,10 +138,10 @@ func TestAProviderIsKilled(t *testing.T) {
 	took := time.Since(killed)
 	t.Logf("back %s after the kill", took.Round(time.Millisecond))
 	if took > 10*time.Second {
-		t.Errorf("back only after %s", took)
+		t.Errorf("back only after %s; want took at most 10 * time.Second", took)
 	}
 	if after := children(t, r.cmd.Process.Pid, "server-everything"); len(after) > len(before) {
-		t.Errorf("processes %v where %v were", after, before)
+		t.Errorf("processes %v where %v were; want len(after) at most %v", after, before, len(before))
 	}
 }
 
@@ -154,7 +154,7 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 			r.cli("upstreams", "add", "far", "--url", f.url, "--local")
 			defer r.cli("upstreams", "remove", "far")
 			if shown := r.output(t, "upstreams", "show", "far"); strings.Contains(shown, "MCP 2026-07-28") != (provider == "modern") {
-				t.Errorf("the provider: %s", shown)
+				t.Errorf(`the provider: %s; want strings.Contains(shown, "MCP 2026-07-28") = (provider == "modern")`, shown)
 			}
 			changed := make(chan struct{}, 1)
 			s := r.goClient(t, version, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
@@ -164,7 +164,7 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 				}
 			}})
 			if got := s.InitializeResult().ProtocolVersion; got != version {
-				t.Fatalf("negotiated %s", got)
+				t.Fatalf("negotiated %s; want got = %v", got, version)
 			}
 			ok(t, r.echo(t.Context(), s))
 			for i := range 5 {
@@ -187,13 +187,13 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 					ok(t, err)
 					found = slices.ContainsFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == name })
 					if !found && i > 0 {
-						t.Errorf("the list after the announcement lacks %s", name)
+						t.Errorf("the list after the announcement lacks %s; want not (!found && i > 0)", name)
 					}
 				}
 				told := time.Since(began)
 				t.Logf("announced after %s", told.Round(time.Millisecond))
 				if told > 5*time.Second {
-					t.Errorf("announced only after %s", told)
+					t.Errorf("announced only after %s; want told at most 5 * time.Second", told)
 				}
 			}
 		})
@@ -246,14 +246,14 @@ func restarted(t *testing.T, end func(*recovering)) {
 	r.up()
 
 	if got := task(); !strings.Contains(got, `"status":"completed"`) || !strings.Contains(got, "Long running operation completed") {
-		t.Errorf("the task: %s", got)
+		t.Errorf(`the task: %s; want got with "\"status\":\"completed\"", got with "Long running operation completed"`, got)
 	}
 	if got := diff(); !strings.Contains(got, "something else") {
-		t.Errorf("what waits for an approval: %s", got)
+		t.Errorf(`what waits for an approval: %s; want got with "something else"`, got)
 	}
 	for command, want := range map[string]string{"grants": "fs.writeText", "approvals": approval} {
 		if out := r.output(t, command, "list"); !strings.Contains(out, want) {
-			t.Errorf("%s: %s", command, out)
+			t.Errorf("%s: %s; want out with %v", command, out, want)
 		}
 	}
 	r.cli("approvals", "approve", approval)
@@ -263,10 +263,10 @@ func restarted(t *testing.T, end func(*recovering)) {
 	})
 	if _, body := r.modern(t, "tools/call", "write_file", `"name":"write_file","arguments":{"path":"x","content":"y"},`); strings.Contains(
 		body, "confirmation_required") {
-		t.Errorf("the approval of before the restart: %s", body)
+		t.Errorf(`the approval of before the restart: %s; want body without "confirmation_required"`, body)
 	}
 	if _, body := r.modern(t, "tools/call", "far__echo", `"name":"far__echo","arguments":{},`); !strings.Contains(body, "pin_held") {
-		t.Errorf("the held definition: %s", body)
+		t.Errorf(`the held definition: %s; want body with "pin_held"`, body)
 	}
 	// A modern client notices nothing; a legacy one gets 404 and begins again.
 	if _, err := modern.ListTools(t.Context(), nil); err != nil {
@@ -274,7 +274,7 @@ func restarted(t *testing.T, end func(*recovering)) {
 	}
 	if status, body := r.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id",
 		legacy.ID()); status != http.StatusNotFound {
-		t.Errorf("the legacy session: %d %s", status, body)
+		t.Errorf("the legacy session: %d %s; want status = http.StatusNotFound", status, body)
 	}
 	if _, err := r.goClient(t, "2025-11-25", nil).ListTools(t.Context(), nil); err != nil {
 		t.Errorf("the legacy client, beginning again: %v", err)

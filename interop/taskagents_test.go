@@ -40,7 +40,7 @@ func TestAShellAsATaskAgent(t *testing.T) {
 			`","task":"echo here I am","metadata":{"threadId":"one"}}`)
 		var made struct{ SessionID string }
 		if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
-			t.Fatalf("%d %s", status, answer)
+			t.Fatalf("%d %s; want no error, status = http.StatusCreated", status, answer)
 		}
 		until(t, "the first task is done", func() bool {
 			_, shown := r.operator(t, "GET", "/"+made.SessionID, "")
@@ -57,7 +57,7 @@ func TestAShellAsATaskAgent(t *testing.T) {
 		in, err := json.Marshal(map[string]string{"input": text + "; echo " + end[:3] + "''" + end[3:]})
 		ok(t, err)
 		if status, answer := r.operator(t, "POST", "/"+id+"/send", string(in)); status != http.StatusOK {
-			t.Fatalf("%d %s", status, answer)
+			t.Fatalf("%d %s; want status = http.StatusOK", status, answer)
 		}
 		until(t, text, func() bool {
 			_, out = r.operator(t, "GET", "/"+id+"/output?lines=40", "")
@@ -95,7 +95,7 @@ func TestAShellAsATaskAgent(t *testing.T) {
 		return strings.Contains(shown, `"status":"stopped"`)
 	})
 	if status, answer := r.operator(t, "GET", "/"+one+"/parent-context", ""); status == http.StatusOK {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("%d %s; want status other than http.StatusOK", status, answer)
 	}
 }
 
@@ -157,23 +157,23 @@ func TestAttach(t *testing.T) {
 	_, err = p.Write([]byte{0x1d})
 	ok(t, err)
 	if e := p.Exit(); e.Code != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v; want e.Code = 0", e)
 	}
 	until(t, "nobody is in control", func() bool {
 		_, shown := r.operator(t, "GET", "/"+id, "")
 		return !strings.Contains(shown, `"control":true`)
 	})
 	if status, answer := r.operator(t, "POST", "/"+id+"/send", `{"input":"echo after''wards"}`); status != http.StatusOK {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("%d %s; want status = http.StatusOK", status, answer)
 	}
 	read(watched, "\aafterwards")
 	_, _ = r.operator(t, "POST", "/"+id+"/stop", "{}")
 	read(watched, "the session is over")
 	if e := watcher.Exit(); e.Code != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v; want e.Code = 0", e)
 	}
 	if out, err := exec.Command(r.binary, "--home", r.home, "tasks", "attach", "pty-1-a").CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "no session") {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want an error, string(out) with "no session"`, out, err)
 	}
 }

@@ -182,7 +182,7 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 			t.Fatalf("%+v, %v instead of %q", s, err, want)
 		}
 		if s.IsError != (want == "asked") {
-			t.Errorf("%s: %s", want, s.Text)
+			t.Errorf(`%s: %s; want s.IsError = (want == "asked")`, want, s.Text)
 		}
 		return s
 	}
@@ -191,7 +191,7 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 		s := next(step)
 		for _, p := range parts {
 			if !strings.Contains(s.Text, p) {
-				t.Errorf("%s: %q is not in %q", step, p, s.Text)
+				t.Errorf("%s: %q is not in %q; want s.Text with %v", step, p, s.Text, p)
 			}
 		}
 		return s
@@ -201,34 +201,36 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 		s := next(step)
 		for _, name := range want {
 			if !slices.Contains(s.Names, name) {
-				t.Errorf("%s: no %s among %v", step, name, s.Names)
+				t.Errorf("%s: no %s among %v; want s.Names with %v", step, name, s.Names, name)
 			}
 		}
 		return s
 	}
 	if s := next("connected"); s.Server != "junctor" || (s.Version == "2026-07-28") != strings.HasSuffix(kind, "modern") {
-		t.Errorf("connected: %+v", s)
+		t.Errorf(`connected: %+v; want s.Server = "junctor", (s.Version == "2026-07-28") = strings.HasSuffix(kind, "modern")`, s)
 	}
 	tools := names("tools", "echo", "get-sum", "trigger-long-running-operation", "trigger-elicitation-request")
 	if slices.Contains(tools.Names, "write_file") != (view == "work") || slices.Contains(tools.Names, "sequentialthinking") {
-		t.Errorf("in view %s: %v", view, tools.Names)
+		t.Errorf(`in view %s: %v; want slices.Contains(tools.Names, "write_file") = (view == "work"), tools.Names without `+
+			`"sequentialthinking"`, view, tools.Names)
 	}
 	says("echo", "Echo: hello")
 	if p := says("long", "Long running operation completed").Progress; len(p) < 2 || !slices.IsSorted(p) ||
 		len(slices.Compact(slices.Clone(p))) != len(p) || p[len(p)-1] > 4 {
-		t.Errorf("progress: %v", p)
+		t.Errorf("progress: %v; want len(p) at least 2, slices.IsSorted(p), len(slices.Compact(slices.Clone(p))) = %v, "+
+			"p[len(p)-1] at most 4", p, len(p))
 	}
 	names("prompts", "args-prompt", "completable-prompt")
 	says("prompt", "Paris")
 	names("resources", "demo://resource/static/document/features.md", "demo://resource/dynamic/text/{resourceId}")
 	if s := next("read"); len(s.Names) != 2 || !strings.Contains(s.Names[0], "Everything Server") ||
 		!strings.Contains(s.Names[1], "Resource 7") {
-		t.Errorf("read: %v", s.Names)
+		t.Errorf(`read: %v; want len(s.Names) = 2, s.Names[0] with "Everything Server", s.Names[1] with "Resource 7"`, s.Names)
 	}
 	names("completion", "Engineering")
 	says("updated", "demo://resource/static/document/features.md")
 	if s := says("elicited", "Ada"); len(s.Names) != 1 || !strings.Contains(s.Names[0], "Please provide inputs") {
-		t.Errorf("the upstream's question: %v", s.Names)
+		t.Errorf(`the upstream's question: %v; want len(s.Names) = 1, s.Names[0] with "Please provide inputs"`, s.Names)
 	}
 	if view == "work" {
 		// It says of itself that it destroys: no rule spares agents the operator's yes.
@@ -244,7 +246,7 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 		names("changed", "sequentialthinking", "echo")
 		s := says("thought", "thoughtNumber")
 		if len(s.Names) != 1 || !strings.Contains(s.Names[0], "junctor asks for your approval") {
-			t.Errorf("asked for consent: %v", s.Names)
+			t.Errorf(`asked for consent: %v; want len(s.Names) = 1, s.Names[0] with "junctor asks for your approval"`, s.Names)
 		}
 	}
 	next("closed")
@@ -267,7 +269,8 @@ func (w *world) inspectUpstreams(t *testing.T, transport, files string) {
 		cmd.Stderr = logWriter{t, "inspector"}
 		out, err := cmd.Output()
 		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), `"isError": true`) {
-			t.Errorf("inspector %v: %v, no %q in\n%s", args, err, want, out)
+			t.Errorf("inspector %v: %v, no %q in\n%s\nwant no error, string(out) with %v, string(out) without \"\\\"isError\\\": true\"",
+				args, err, want, out, want)
 		}
 	}
 	path := filepath.Join(files, "inspector-"+transport+".txt")

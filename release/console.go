@@ -22,7 +22,8 @@ func makeConsole(ctx context.Context, source string) error {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return fmt.Errorf("npm is needed for the page of the web console: %w", err)
 	}
-	if _, err := output(ctx, source, "npm", "ci", "--prefix", consoleDir, "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+	install := []string{"ci", "--prefix", consoleDir, "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"}
+	if _, err := output(ctx, source, "npm", install...); err != nil {
 		return fmt.Errorf("the packages of the web console: %w", err)
 	}
 	_, err := output(ctx, source, "go", "-C", "tools", "run", "-buildvcs=false", "./bundle", filepath.Join(source, consoleDir))

@@ -41,13 +41,13 @@ func TestLinesForASessionWithoutATerminal(t *testing.T) {
 	a := &attached{conn: conn, session: "pty-1-a"}
 	if echo := a.compose(ctx, []byte("\r\x1b")) + a.compose(ctx, []byte("grüßx")) + a.compose(ctx, []byte("\x7f\x7f")); echo != "\r\x1b[K"+
 		"grüßx"+"\r\x1b[Kgrüß"+"\r\x1b[Kgrü" {
-		t.Errorf("it shows %q", echo)
+		t.Errorf(`it shows %q; want echo = "\r\x1b[K" + "grüßx" + "\r\x1b[Kgrüß" + "\r\x1b[Kgrü"`, echo)
 	}
 	if echo := a.compose(ctx, []byte("n\rnext")); echo != "n\r\x1b[Knext" {
-		t.Errorf("it shows %q", echo)
+		t.Errorf(`it shows %q; want echo = "n\r\x1b[Knext"`, echo)
 	}
 	var m struct{ Type, Text, SessionID string }
 	if err := json.Unmarshal([]byte(<-heard), &m); err != nil || m.Type != "message" || m.Text != "grün" || m.SessionID != "pty-1-a" {
-		t.Errorf("it sends %+v %v", m, err)
+		t.Errorf(`it sends %+v %v; want no error, m.Type = "message", m.Text = "grün", m.SessionID = "pty-1-a"`, m, err)
 	}
 }

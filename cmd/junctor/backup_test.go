@@ -35,7 +35,7 @@ func TestAKillLeavesNothingHalf(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s does not begin", strings.Join(args, " "))
+				t.Fatalf("%s does not begin; want not time.Now().After(deadline)", strings.Join(args, " "))
 			}
 		}
 		if err := p.Process.Kill(); err != nil {
@@ -46,13 +46,13 @@ func TestAKillLeavesNothingHalf(t *testing.T) {
 	missing := func(path string) {
 		t.Helper()
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is there (%v)", path, err)
+			t.Errorf("%s is there (%v); want err is fs.ErrNotExist", path, err)
 		}
 	}
 	run := func(args ...string) {
 		t.Helper()
 		if p := start(t, args...); p.Wait() != nil {
-			t.Fatalf("%s failed", strings.Join(args, " "))
+			t.Fatalf("%s failed; want p.Wait() = nil", strings.Join(args, " "))
 		}
 	}
 	part := filepath.Join(filepath.Dir(file), ".junctor-backup.part")
@@ -67,6 +67,6 @@ func TestAKillLeavesNothingHalf(t *testing.T) {
 	missing(second + ".part")
 	run("--home", second, "audit", "verify")
 	if data, err := os.ReadFile(filepath.Join(second, "blobs", "large")); err != nil || string(data) != string(noise) {
-		t.Errorf("the large file: %d bytes, %v", len(data), err)
+		t.Errorf("the large file: %d bytes, %v; want no error, string(data) = %v", len(data), err, string(noise))
 	}
 }

@@ -72,7 +72,7 @@ func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 	} {
 		status, said := run(c.args, c.env)
 		if d := cmp.Diff(object(c.want), got); status != 0 || d != "" {
-			t.Errorf("%v: status %d, %s %s", c.args, status, said, d)
+			t.Errorf(`%v: status %d, %s %s; want status = 0, d = ""`, c.args, status, said, d)
 		}
 	}
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 		{[]string{"--cloud", "--provider", "e2b"}, "belongs to a URL"},
 	} {
 		if status, said := run(c.args, nil); status != 2 || !strings.Contains(said, c.says) {
-			t.Errorf("%v: status %d, %s", c.args, status, said)
+			t.Errorf("%v: status %d, %s; want status = 2, said with %v", c.args, status, said, c.says)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestDemoBanner(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home},
 			strings.Fields(part.command)...)...).CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
-			t.Errorf("%s: %v\n%s", part.command, err, out)
+			t.Errorf("%s: %v\n%s\nwant no error, out with []byte(part.shows)", part.command, err, out)
 		}
 	}
 	var endpoint struct{ PID int }
@@ -112,7 +112,7 @@ func TestDemoBanner(t *testing.T) {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
 	if err := syscall.Kill(endpoint.PID, 0); err == nil {
-		t.Error("the endpoint outlived the demo")
+		t.Error("the endpoint outlived the demo; want an error")
 	}
 
 	// Once more, by a program in another place, where the variables name another server.
@@ -140,7 +140,8 @@ func TestDemoBanner(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "junctor", "--json", "--server", ready.URL, "--token", strings.TrimSpace(string(token)),
 		"upstreams", "show", demoUpstream).CombinedOutput()
 	if !bytes.Contains(out, []byte(`"state":"ready"`)) || bytes.Contains(out, []byte(elsewhere)) {
-		t.Errorf("the MCP server of a program that has moved: %v\n%s", err, out)
+		t.Errorf("the MCP server of a program that has moved: %v\n%s\nwant out with []byte(`\"state\":\"ready\"`), out without "+
+			"[]byte(elsewhere)", err, out)
 	}
 	if err := again.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -157,10 +158,10 @@ func TestDemoIsForItself(t *testing.T) {
 	p := start(t, "serve", "--demo")
 	line := until(t, p.stdout, "}")[0]
 	if !strings.Contains(line, `"url":"http://127.0.0.1:`) || strings.Contains(line, ":7777") || strings.Contains(line, home) {
-		t.Errorf("it is ready as %s", line)
+		t.Errorf(`it is ready as %s; want line with "\"url\":\"http://127.0.0.1:", line without ":7777", line without %v`, line, home)
 	}
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
-		t.Errorf("the home of another server has %v, %v", left, err)
+		t.Errorf("the home of another server has %v, %v; want no error, len(left) at most 0", left, err)
 	}
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -182,7 +183,8 @@ func TestDemoIsForItself(t *testing.T) {
 		cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), strings.Fields(shared.env)...)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != 2 || !bytes.Contains(out, []byte("unset JUNCTOR_STORE_URL")) {
-			t.Errorf("%+v: %v\n%s", shared, err, out)
+			t.Errorf("%+v: %v\n%s\nwant an error, cmd.ProcessState.ExitCode() = 2, out with []byte(\"unset JUNCTOR_STORE_URL\")",
+				shared, err, out)
 		}
 	}
 }
@@ -210,7 +212,7 @@ func tryBanner(t *testing.T, lines []string) {
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil || len(bytes.TrimSpace(out)) == 0 {
-			t.Errorf("%s: %v\n%s", command, err, out)
+			t.Errorf("%s: %v\n%s\nwant no error, len(bytes.TrimSpace(out)) other than 0", command, err, out)
 		}
 	}
 	tryMCP(t, config.String())
@@ -220,7 +222,8 @@ func tryBanner(t *testing.T, lines []string) {
 func tryMCP(t *testing.T, config string) {
 	t.Helper()
 	if strings.Index(config, `"command"`) > strings.Index(config, `"args"`) {
-		t.Errorf("the configuration names args before command:\n%s", config)
+		t.Errorf("the configuration names args before command:\n%s\nwant strings.Index(config, `\"command\"`) at most "+
+			"strings.Index(config, `\"args\"`)", config)
 	}
 	var file struct {
 		Servers map[string]struct {
@@ -247,7 +250,7 @@ func tryMCP(t *testing.T, config string) {
 		t.Errorf("%s %q: %v", entry.Command, entry.Args, err)
 	}
 	if !bytes.Contains(out, []byte(`"fs_readText"`)) {
-		t.Errorf("the agent sees no fs_readText:\n%s", out)
+		t.Errorf("the agent sees no fs_readText:\n%s\nwant out with []byte(`\"fs_readText\"`)", out)
 	}
 }
 
@@ -277,10 +280,10 @@ func TestCtrlC(t *testing.T) {
 	}
 	out := until(t, p.stdout, `"code":"cancelled"`)
 	if len(out) != 1 || !json.Valid([]byte(out[0])) {
-		t.Errorf("an interrupted call prints %q", out)
+		t.Errorf("an interrupted call prints %q; want len(out) = 1, json.Valid([]byte(out[0]))", out)
 	}
 	if code := p.status(t); code != 130 {
-		t.Errorf("an interrupted call ends with status %d", code)
+		t.Errorf("an interrupted call ends with status %d; want code = 130", code)
 	}
 
 	home := t.TempDir()
@@ -307,7 +310,7 @@ func TestCtrlC(t *testing.T) {
 			t.Fatal(err)
 		}
 		if code := p.status(t); code != 130 {
-			t.Errorf("%q: interrupted, it ends with status %d", following, code)
+			t.Errorf("%q: interrupted, it ends with status %d; want code = 130", following, code)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (h *patient) look(t *testing.T, env ...string) []httpapi.Check {
 		t.Fatalf("%v, %v: %s", err, jerr, out)
 	}
 	if ill := slices.ContainsFunc(found.Checks, func(c httpapi.Check) bool { return !c.OK }); ill == (err == nil) {
-		t.Errorf("status %v with %+v", err, found.Checks)
+		t.Errorf("status %v with %+v; want ill other than (err == nil)", err, found.Checks)
 	}
 	return found.Checks
 }
@@ -106,14 +106,14 @@ func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	wrong := h.doctor(t)
 	at := slices.IndexFunc(wrong, func(c httpapi.Check) bool { return c.Name == f.check })
 	if at < 0 {
-		t.Fatalf("%s was not found, but %+v", f.check, wrong)
+		t.Fatalf("%s was not found, but %+v; want at at least 0", f.check, wrong)
 	}
 	if c := wrong[at]; !strings.Contains(c.Detail, f.detail) || !strings.Contains(c.Remedy, f.remedy) {
-		t.Errorf("the finding: %+v", c)
+		t.Errorf("the finding: %+v; want c.Detail with %v, c.Remedy with %v", c, f.detail, f.remedy)
 	}
 	for _, c := range slices.Delete(wrong, at, at+1) {
 		if !slices.Contains(rest, c.Name) {
-			t.Errorf("found besides: %+v", c)
+			t.Errorf("found besides: %+v; want rest with %v", c, c.Name)
 		}
 	}
 	if f.mend == nil {
@@ -122,7 +122,7 @@ func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	f.mend(t, h)
 	for _, c := range h.doctor(t) {
 		if !slices.Contains(rest, c.Name) {
-			t.Errorf("after the remedy: %+v", c)
+			t.Errorf("after the remedy: %+v; want rest with %v", c, c.Name)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	template := &patient{home: filepath.Join(t.TempDir(), "home")}
 	s := template.serve(t)
 	if wrong := template.doctor(t); len(wrong) > 0 {
-		t.Fatalf("a fresh home: %+v", wrong)
+		t.Fatalf("a fresh home: %+v; want len(wrong) at most 0", wrong)
 	}
 	s.end(syscall.SIGTERM)
 	for _, f := range faultsWithoutServer() {
@@ -192,7 +192,7 @@ func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 	s := h.serve(t)
 	t.Cleanup(func() { s.end(syscall.SIGKILL) })
 	if wrong := h.doctor(t); len(wrong) > 0 {
-		t.Fatalf("a fresh home: %+v", wrong)
+		t.Fatalf("a fresh home: %+v; want len(wrong) at most 0", wrong)
 	}
 	tools := filepath.Join(dir, "tools.json")
 	declare := func(t *testing.T, text string) {
@@ -355,7 +355,7 @@ func TestTheDoctorsFindingsAreDocumented(t *testing.T) {
 	}
 	for _, l := range backup.LeavesOut() {
 		if !strings.Contains(before, "| `"+l.Path+"` | ") {
-			t.Errorf("docs/operations.md does not say that %s is left out", l.Path)
+			t.Errorf("docs/operations.md does not say that %s is left out; want before with \"| `\" + l.Path + \"` | \"", l.Path)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (h *patient) replaced(t *testing.T, name, old, by string) {
 	t.Helper()
 	data, err := os.ReadFile(h.path(name))
 	if err != nil || !bytes.Contains(data, []byte(old)) {
-		t.Fatalf("%s holds no %q (%v)", name, old, err)
+		t.Fatalf("%s holds no %q (%v); want no error, data with []byte(old)", name, old, err)
 	}
 	h.put(t, name, strings.Replace(string(data), old, by, 1))
 }

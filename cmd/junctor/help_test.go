@@ -59,7 +59,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s is not what it was; read the difference, then go test -update\n%s", name, d)
+		t.Errorf("%s is not what it was; read the difference, then go test -update\n%s\nwant d = \"\"", name, d)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestTheHelpOfEveryCommand(t *testing.T) {
 		path := strings.Fields(c.CommandPath())[1:]
 		status, out, errs := typed(t, append(path, "--help")...)
 		if status != 0 || errs != "" {
-			t.Errorf("%s --help: status %d, %s", c.CommandPath(), status, errs)
+			t.Errorf(`%s --help: status %d, %s; want status = 0, errs = ""`, c.CommandPath(), status, errs)
 		}
 		if len(path) < 1 || path[0] != "completion" || len(path) == 1 { // how to load a script is the library's text
 			fmt.Fprintf(&b, "%s\n# %s --help\n\n%s\n", strings.Repeat("-", 80), c.CommandPath(), out)
@@ -104,7 +104,8 @@ func TestTheConfigurationPage(t *testing.T) {
 	t.Parallel()
 	for _, k := range config.Keys() {
 		if k.Doc == "" || !unicode.IsUpper([]rune(k.Doc)[0]) || !strings.HasSuffix(k.Doc, ".") {
-			t.Errorf("%s: %q is not a sentence", k.Path, k.Doc)
+			t.Errorf(`%s: %q is not a sentence; want k.Doc other than "", unicode.IsUpper([]rune(k.Doc)[0]), k.Doc ending with "."`,
+				k.Path, k.Doc)
 		}
 	}
 	status, out, errs := typed(t, "config", "docs", "--markdown")
@@ -132,7 +133,7 @@ func TestHelpIsInOneVoice(t *testing.T) {
 		}
 		for line := range strings.Lines(c.Long) {
 			if len([]rune(line)) > 91 {
-				t.Errorf("%s: a line of its text has more than 90 columns: %q", name, line)
+				t.Errorf("%s: a line of its text has more than 90 columns: %q; want len([]rune(line)) at most 91", name, line)
 			}
 		}
 		own, global := flagsOf(c)
@@ -227,11 +228,13 @@ func TestWrongUsageOfEveryCommand(t *testing.T) {
 			status, out, errs := typed(t, line...)
 			said, usage, _ := strings.Cut(errs, "\n")
 			if status != 2 || out != "" || !strings.HasPrefix(said, "junctor: ") || strings.Count(usage, "Usage: junctor") != 1 {
-				t.Errorf("%q: status %d, stdout %q, stderr %q", line, status, out, errs)
+				t.Errorf(`%q: status %d, stdout %q, stderr %q; want status = 2, out = "", said beginning with "junctor: ", `+
+					`strings.Count(usage, "Usage: junctor") = 1`, line, status, out, errs)
 			}
 			status, out, errs = typed(t, append([]string{"--json"}, line...)...)
 			if e := theError(out); status != 2 || errs != "" || e.Code != "invalid_input" || e.Message == "" {
-				t.Errorf("%q --json: status %d, stdout %q, stderr %q", line, status, out, errs)
+				t.Errorf(`%q --json: status %d, stdout %q, stderr %q; want status = 2, errs = "", e.Code = "invalid_input", `+
+					`e.Message other than ""`, line, status, out, errs)
 			}
 		}
 	}
@@ -319,7 +322,8 @@ func TestWithoutAServer(t *testing.T) {
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
-		"connect": "http://127.0.0.1:1", "console end": "ses_1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
+		"connect": "http://127.0.0.1:1", "console end": "ses_1",
+		"disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
 		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
@@ -339,7 +343,8 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	alone := strings.Fields(`serve setup doctor config debug`)
 	others := []string{ // they need files of their own, another process, or no terminal
-		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats", "home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
+		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats",
+		"home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
 		"tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",
@@ -362,11 +367,13 @@ func TestWithoutAServer(t *testing.T) {
 		status, out, errs := typed(t, line...)
 		if status != 5 || out != "" || !strings.Contains(errs, "no server runs on the home") ||
 			!strings.Contains(errs, "start one with: junctor serve") {
-			t.Errorf("%q: status %d, stdout %q, stderr %q", line, status, out, errs)
+			t.Errorf(`%q: status %d, stdout %q, stderr %q; want status = 5, out = "", errs with "no server runs on the home", `+
+				`errs with "start one with: junctor serve"`, line, status, out, errs)
 		}
 		status, out, errs = typed(t, append([]string{"--json"}, line...)...)
 		if e := theError(out); status != 5 || errs != "" || e.Code != "unavailable" || e.Hint == "" {
-			t.Errorf("%q --json: status %d, stdout %q, stderr %q", line, status, out, errs)
+			t.Errorf(`%q --json: status %d, stdout %q, stderr %q; want status = 5, errs = "", e.Code = "unavailable", e.Hint other than ""`,
+				line, status, out, errs)
 		}
 	}
 }
@@ -417,11 +424,11 @@ func TestEveryFlagOfTheContractIsThere(t *testing.T) {
 			err = cmd.ValidateArgs(cmd.Flags().Args())
 		}
 		if err != nil || cmd.HasAvailableSubCommands() && !cmd.Runnable() {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: %v; want no error, not (cmd.HasAvailableSubCommands() && !cmd.Runnable())", line, err)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Deprecated != "" {
-				t.Errorf("%s: --%s is deprecated", line, f.Name)
+				t.Errorf(`%s: --%s is deprecated; want f.Deprecated = ""`, line, f.Name)
 			}
 		})
 	}

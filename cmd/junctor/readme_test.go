@@ -35,7 +35,7 @@ func TestReadmeTour(t *testing.T) {
 			for piece := range strings.SplitSeq(lasting(line), "…") {
 				next := strings.Index(out[at:], piece)
 				if next < 0 {
-					t.Errorf("the README shows a line that does not come out: %s", line)
+					t.Errorf("the README shows a line that does not come out: %s; want next at least 0", line)
 					break
 				}
 				at += next
@@ -108,7 +108,7 @@ func paste(t *testing.T, text string, wants ...string) string {
 	}
 	for _, want := range wants {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("%q is not shown", want)
+			t.Errorf("%q is not shown; want string(out) with %v", want, want)
 		}
 	}
 	if t.Failed() {
@@ -229,7 +229,7 @@ func TestAgentsPage(t *testing.T) {
 	}
 	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		if !json.Valid([]byte(block[1])) {
-			t.Errorf("no JSON:\n%s", block[1])
+			t.Errorf("no JSON:\n%s\nwant json.Valid([]byte(block[1]))", block[1])
 		}
 	}
 	paste(t, string(page), "helper", `"name":"catalog_search"`, `"supportedVersions":["2026-07-28"`, `"protocolVersion":"2025-11-25"`,

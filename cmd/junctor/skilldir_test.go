@@ -84,17 +84,22 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 	if take.FunctionName != "user.camera.take_photo" || code != (cmp.CodeBinding{ModuleID: "camera-v1", Export: "take_photo_impl"}) ||
 		!take.NeedsConsent() || string(take.LoadBalancing) != "false" || !strings.Contains(string(take.Metadata), `"mode":"on"`) ||
 		fmt.Sprint(take.Languages) != "[en-us zh-cn]" {
-		t.Errorf("%+v", take)
+		t.Errorf(`%+v; want take.FunctionName = "user.camera.take_photo", code = (cmp.CodeBinding{ModuleID: "camera-v1", `+
+			`Export: "take_photo_impl"}), take.NeedsConsent(), string(take.LoadBalancing) = "false", string(take.Metadata) `+
+			`with "\"mode\":\"on\"", fmt.Sprint(take.Languages) = "[en-us zh-cn]"`, take)
 	}
 	talk, _ := p.Capability("talk")
 	watch, _ := p.Capability("watch")
 	if !talk.Stream || talk.MediaType != "audio/raw" || !strings.Contains(string(talk.Metadata), `"channels":2`) || watch.Stream ||
 		watch.MediaType != "application/octet-stream" || *watch.Timeout != 2.5 || watch.FunctionName != "user.watch" {
-		t.Errorf("%+v\n%+v", talk, watch)
+		t.Errorf("%+v\n%+v\nwant talk.Stream = true, talk.MediaType = \"audio/raw\", string(talk.Metadata) with \"\\\"channels\\\":2\", "+
+			`watch.Stream = false, watch.MediaType = "application/octet-stream", *watch.Timeout = 2.5, watch.FunctionName `+
+			`= "user.watch"`, talk, watch)
 	}
 	if len(p.Modules) != 1 || p.Modules[0].Source != "def take_photo_impl(): ..." || p.Modules[0].Language != "python" ||
 		len(p.Capabilities) != 3 {
-		t.Errorf("%+v", p.Modules)
+		t.Errorf(`%+v; want len(p.Modules) = 1, p.Modules[0].Source = "def take_photo_impl(): ...", p.Modules[0].Language = `+
+			`"python", len(p.Capabilities) = 3`, p.Modules)
 	}
 }
 
@@ -109,7 +114,8 @@ func TestLanguagesByTheFilesEnding(t *testing.T) {
 		p, _ := payload.Decode(raw, 1<<20)
 		s, err := p.Sources(cmp.DefaultLimits())
 		if err != nil || s[0].Language != want || string(s[0].Code) != "code" || s[0].ModuleID != name || p.SkillName != payload.DefaultName {
-			t.Errorf("%s: %+v %v", name, s, err)
+			t.Errorf(`%s: %+v %v; want no error, s[0].Language = %v, string(s[0].Code) = "code", s[0].ModuleID = %v, `+
+				"p.SkillName = payload.DefaultName", name, s, err, want, name)
 		}
 	}
 }
@@ -145,7 +151,7 @@ func TestWrongDirectories(t *testing.T) {
 	} {
 		raw, _, err := readSkillDir(openSkillDir(t, c.files), time.Now())
 		if capability.CodeOf(err) != c.code {
-			t.Errorf("%s: %s %v", name, raw, err)
+			t.Errorf("%s: %s %v; want capability.CodeOf(err) = %v", name, raw, err, c.code)
 		}
 	}
 }

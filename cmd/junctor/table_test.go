@@ -10,7 +10,7 @@ func TestTextOfStrangersCannotSteerTheTerminal(t *testing.T) {
 		{"over\rwritten\nnext\u009b2J", "over written\nnext 2J"},
 	} {
 		if got := plainLines(c.text); got != c.want {
-			t.Errorf("%q is shown as %q", c.text, got)
+			t.Errorf("%q is shown as %q; want got = %v", c.text, got, c.want)
 		}
 	}
 }

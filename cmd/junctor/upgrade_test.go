@@ -21,7 +21,7 @@ func commandIn(t *testing.T, home string, args ...string) (out string, status in
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "JUNCTOR_HOME=")
 	data, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		t.Fatal(err)
+		t.Fatalf("%v; want cmd.ProcessState not nil", err)
 	}
 	return string(data), cmd.ProcessState.ExitCode()
 }
@@ -64,7 +64,8 @@ func TestAnOlderHomeIsUpgradedWhole(t *testing.T) {
 				t.Helper()
 				out, got := commandIn(t, home, args...)
 				if got != status || !strings.Contains(out, want) {
-					t.Errorf("%s: status %d, and %q is not in\n%s", strings.Join(args, " "), got, want, out)
+					t.Errorf("%s: status %d, and %q is not in\n%s\nwant got = %v, out with %v",
+						strings.Join(args, " "), got, want, out, status, want)
 				}
 			}
 			asAgent, asOps := "--token="+strings.TrimSpace(string(agent)), "--token="+strings.TrimSpace(string(ops))
@@ -115,7 +116,7 @@ func TestAnOlderHomeIsUpgradedWhole(t *testing.T) {
 				}
 			}
 			if len(now) != len(knows) {
-				t.Errorf("owners of tables that server.Schemas does not know: %v, %v", now, knows)
+				t.Errorf("owners of tables that server.Schemas does not know: %v, %v; want len(now) = %v", now, knows, len(knows))
 			}
 			if kept := schemas(t, database+".before-upgrade"); kept["core"] != old["core"] || kept["core"] >= now["core"] {
 				t.Errorf("what was before the upgrade: %v, want %v", kept, old)
@@ -186,12 +187,13 @@ func TestANewerHomeIsRefused(t *testing.T) {
 	out, status := commandIn(t, home, "serve", "--listen", "127.0.0.1:0")
 	if status != 1 || !strings.Contains(out, "its tables of threads have version 9") ||
 		!strings.Contains(out, "Hint: use the junctor that wrote it") {
-		t.Errorf("status %d:\n%s", status, out)
+		t.Errorf("status %d:\n%s\nwant status = 1, out with \"its tables of threads have version 9\", out with \"Hint: use the "+
+			`junctor that wrote it"`, status, out)
 	}
 	if out, status = commandIn(t, home, "backup", filepath.Join(t.TempDir(), "b.tar.gz")); status != 0 {
-		t.Errorf("it cannot be backed up: %s", out)
+		t.Errorf("it cannot be backed up: %s; want status = 0", out)
 	}
 	if after := schemas(t, path); after["threads"] != before["threads"] {
-		t.Errorf("the tables were %v and are %v", before, after)
+		t.Errorf(`the tables were %v and are %v; want after["threads"] = before["threads"]`, before, after)
 	}
 }

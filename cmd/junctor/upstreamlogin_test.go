@@ -47,10 +47,10 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 		a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &out}
 		args := append([]string{"--server", server.URL, "--token", "t", "upstreams", "add", "far", "--url", "https://far.example/mcp"}, c.args...)
 		if status := a.execute(t.Context(), args); status != 0 {
-			t.Errorf("%v: %d %s", c.args, status, out.String())
+			t.Errorf("%v: %d %s; want status = 0", c.args, status, out.String())
 		}
 		if diff := cmp.Diff(c.want, got.OAuth); diff != "" {
-			t.Errorf("%v: %s", c.args, diff)
+			t.Errorf(`%v: %s; want diff = ""`, c.args, diff)
 		}
 		if !strings.Contains(out.String(), "junctor upstreams login far") {
 			t.Errorf("output = %q, want it to name junctor upstreams login far", out.String())
@@ -108,7 +108,7 @@ func TestUpstreamsLogin(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("%s: %d", query, resp.StatusCode)
+			t.Errorf("%s: %d; want resp.StatusCode = %v", query, resp.StatusCode, want)
 		}
 	}
 	resp, err := http.Get(to + "?code=good&state=right&iss=https%3A%2F%2Flogin.example")
@@ -118,10 +118,10 @@ func TestUpstreamsLogin(t *testing.T) {
 	page, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "close this window") {
-		t.Errorf("%d %s", resp.StatusCode, page)
+		t.Errorf(`%d %s; want resp.StatusCode = http.StatusOK, string(page) with "close this window"`, resp.StatusCode, page)
 	}
 	if got := <-status; got != 0 || !strings.Contains(out.String(), "logged in to far: 3 tools") {
-		t.Errorf("%d %s", got, out.String())
+		t.Errorf(`%d %s; want got = 0, out.String() with "logged in to far: 3 tools"`, got, out.String())
 	}
 	mu.Lock()
 	defer mu.Unlock()

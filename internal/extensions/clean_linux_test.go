@@ -30,7 +30,7 @@ func TestOnlyWhatIsNewIsCleanedAway(t *testing.T) {
 	clean(work, since)
 	for name, want := range map[string]bool{filepath.Join(work, "deep", "new"): false, filepath.Join(work, "link"): false, outside: true} {
 		if _, err := os.Lstat(name); (err == nil) != want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want (err == nil) = %v", name, err, want)
 		}
 	}
 }

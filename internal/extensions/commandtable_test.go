@@ -57,24 +57,27 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	c := list[0]
 	if c.Capability != "tools.postman" || c.Generation != "hash of tools.postman" || c.Usage != "docs/USAGE.md" || len(c.Examples) != 3 ||
 		len(c.Permissions) != 4 {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.Capability = "tools.postman", c.Generation = "hash of tools.postman", c.Usage = "docs/USAGE.md", `+
+			"len(c.Examples) = 3, len(c.Permissions) = 4", c)
 	}
 	get, test, explain := c.Actions[0], c.Actions[1], c.Actions[2]
 	if get.Runner != "exec.postman_cli" || !get.AgentVisible || get.Timeout != time.Minute || !get.Output.Store {
-		t.Errorf("%+v", get)
+		t.Errorf(`%+v; want get.Runner = "exec.postman_cli", get.AgentVisible = true, get.Timeout = time.Minute, get.Output.Store = true`,
+			get)
 	}
 	if test.AgentVisible || test.Timeout != 2*time.Minute || test.Confirm != "first" || len(test.Flags) != 1 || !test.Flags[0].TakesValue {
-		t.Errorf("%+v", test)
+		t.Errorf(`%+v; want test.AgentVisible = false, test.Timeout = 2 * time.Minute, test.Confirm = "first", len(test.Flags) `+
+			"= 1, test.Flags[0].TakesValue = true", test)
 	}
 	if !explain.AgentVisible || explain.Runner != "analyze.response" || len(explain.Permissions) != 1 {
-		t.Errorf("%+v", explain)
+		t.Errorf(`%+v; want explain.AgentVisible = true, explain.Runner = "analyze.response", len(explain.Permissions) = 1`, explain)
 	}
 	router := command.New(command.Table{Commands: list, Reserved: operator.ReservedCommand})
 	if problems := router.Problems(); len(problems) != 0 {
 		t.Errorf("len(problems) = %v, want 0; problems = %q", len(problems), problems)
 	}
 	if got := router.List(); len(got) != 1 || got[0].Name != "/postman" || got[0].Source != "extension" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want len(got) = 1, got[0].Name = "/postman", got[0].Source = "extension"`, got)
 	}
 }
 
@@ -100,10 +103,10 @@ func TestNamesAreThoseThatWereRegistered(t *testing.T) {
 	} {
 		list, conflicts := commandTable(&lifecycle.View{Extensions: tt.list})
 		if d := cmp.Diff(tt.want, names(list)); d != "" || len(conflicts) != tt.conflicts {
-			t.Errorf("%s: %s %v", tt.why, d, conflicts)
+			t.Errorf(`%s: %s %v; want d = "", len(conflicts) = %v`, tt.why, d, conflicts, tt.conflicts)
 		}
 		if problems := command.New(command.Table{Commands: list}).Problems(); len(problems) != 0 {
-			t.Errorf("%s: %v", tt.why, problems)
+			t.Errorf("%s: %v; want len(problems) = 0", tt.why, problems)
 		}
 	}
 }

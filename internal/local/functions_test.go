@@ -48,7 +48,7 @@ func newRig(t *testing.T, more ...local.Function) *rig {
 		return err
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+		t.Fatalf("%v; want err is context.Canceled", err)
 	}
 	return r
 }
@@ -75,35 +75,36 @@ func TestWhatCoreOffers(t *testing.T) {
 		t.Errorf("len(rejected) = %v, want 0; rejected = %v", len(rejected), rejected)
 	}
 	if choice := snap.Slot(catalog.SlotContextEngine, "", ""); choice.Winner != "core/context-engine" {
-		t.Errorf("%+v", choice)
+		t.Errorf(`%+v; want choice.Winner = "core/context-engine"`, choice)
 	}
 	status, err := r.call("session.status", `{}`)
 	if err != nil || !strings.Contains(status, `"workspace":"w"`) || !strings.Contains(status, `"principal":"agent:x"`) ||
 		!strings.Contains(status, `"version":"1.2"`) {
-		t.Errorf("%s %v", status, err)
+		t.Errorf(`%s %v; want no error, status with "\"workspace\":\"w\"", status with "\"principal\":\"agent:x\"", status with `+
+			`"\"version\":\"1.2\""`, status, err)
 	}
 	for in, want := range map[string]string{`{"messages":[{"a":1},"b"]}`: `{"messages":[{"a":1},"b"]}`, `{}`: `{"messages":[]}`} {
 		if out, err := r.call("context-engine", in); err != nil || out != want {
-			t.Errorf("%s: %s %v", in, out, err)
+			t.Errorf("%s: %s %v; want no error, out = %v", in, out, err, want)
 		}
 	}
 	if _, err := r.call("context-engine", `{"messages":7}`); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	for key, p := range r.providers {
 		if p.Key() != key {
-			t.Errorf("%s is %s", key, p.Key())
+			t.Errorf("%s is %s; want p.Key() = %v", key, p.Key(), key)
 		}
 		if _, err := p.Invoke(t.Context(), capability.Call{Member: capability.Member{
 			Module: "core", Kind: "function",
 			Name: "no",
 		}}); capability.CodeOf(err) != capability.CodeUnknownCapability {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 		}
 	}
 	for _, door := range []string{"catalog.call", "catalog.callRead"} { // the engine takes the inner call in its place
 		if _, err := r.call(door, `{"name":"fs.list"}`); capability.CodeOf(err) != capability.CodeInternal {
-			t.Errorf("%s: %v", door, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInternal", door, err)
 		}
 	}
 }
@@ -113,27 +114,28 @@ func TestNothingThatIsDeniedIsFoundOrDescribed(t *testing.T) {
 	r := newRig(t)
 	found, err := r.call("catalog.search", `{"query":"session status"}`)
 	if err != nil || !strings.Contains(found, `"session.status"`) {
-		t.Fatalf("%s %v", found, err)
+		t.Fatalf(`%s %v; want no error, found with "\"session.status\""`, found, err)
 	}
 	if described, err := r.call("catalog.describe", `{"name":"session.status"}`); err != nil || !strings.Contains(described, `"schema"`) {
-		t.Errorf("%s %v", described, err)
+		t.Errorf(`%s %v; want no error, described with "\"schema\""`, described, err)
 	}
 	if one, err := r.call("catalog.search", `{"query":"catalog","limit":1}`); err != nil || strings.Count(one, `"name"`) != 1 {
-		t.Errorf("%s %v", one, err)
+		t.Errorf("%s %v; want no error, strings.Count(one, `\"name\"`) = 1", one, err)
 	}
 	r.engine.denied = "session.status"
 	if found, err := r.call("catalog.search", `{"query":"session status"}`); err != nil || strings.Contains(found, `"session.status"`) {
-		t.Errorf("%s %v", found, err)
+		t.Errorf(`%s %v; want no error, found without "\"session.status\""`, found, err)
 	}
 	_, denied := r.call("catalog.describe", `{"name":"session.status"}`)
 	_, absent := r.call("catalog.describe", `{"name":"session.nothing"}`)
 	if capability.CodeOf(denied) != capability.CodeUnknownCapability ||
 		strings.ReplaceAll(denied.Error(), "status", "nothing") != absent.Error() {
-		t.Errorf("%v and %v tell them apart", denied, absent)
+		t.Errorf("%v and %v tell them apart; want capability.CodeOf(denied) = capability.CodeUnknownCapability, "+
+			`strings.ReplaceAll(denied.Error(), "status", "nothing") = absent.Error()`, denied, absent)
 	}
 	for _, name := range []string{"catalog.search", "catalog.describe"} {
 		if _, err := r.call(name, `7`); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -156,14 +158,14 @@ func TestFunctionsOfAHostBecomeOneContribution(t *testing.T) {
 	}, function("memory.search"), function("memory.store"), off)...)
 	snap := r.catalog.Snapshot()
 	if choice := snap.Slot("memory", "", ""); choice.Winner != "core/memory" || choice.Err != nil {
-		t.Errorf("%+v", choice)
+		t.Errorf(`%+v; want choice.Winner = "core/memory", choice.Err = nil`, choice)
 	}
 	for _, action := range []capability.Action{"memory.search", "memory.store"} {
 		if out, err := r.call("memory."+string(action), `{}`); err != nil || out != `"`+string(action)+`"` {
-			t.Errorf("%s %v", out, err)
+			t.Errorf("%s %v; want no error, out = `\"` + string(action) + `\"`", out, err)
 		}
 	}
 	if e := snap.Action("memory.get")[0]; e.Eligible() || e.Contribution.Availability.Reason != "no database" {
-		t.Errorf("%+v", e.Contribution.Availability)
+		t.Errorf(`%+v; want not e.Eligible(), e.Contribution.Availability.Reason = "no database"`, e.Contribution.Availability)
 	}
 }

@@ -64,7 +64,7 @@ func one(t *testing.T, h *host.Host) capability.Batch {
 	enough := errors.New("enough")
 	err := New(h).Run(t.Context(), func(b capability.Batch) error { got = b; return enough })
 	if !errors.Is(err, enough) {
-		t.Fatal(err)
+		t.Fatalf("%v; want err is %v", err, enough)
 	}
 	return got
 }
@@ -83,7 +83,7 @@ func TestCanonicalActionsTakeTheirFormFromTheRegistry(t *testing.T) {
 	}
 	batch := one(t, h)
 	if len(batch.Modules) != 1 || batch.Source != "local" || batch.Modules[0].Extension != "local" {
-		t.Fatalf("got %+v", batch)
+		t.Fatalf(`got %+v; want len(batch.Modules) = 1, batch.Source = "local", batch.Modules[0].Extension = "local"`, batch)
 	}
 	type row struct {
 		ID       string
@@ -119,6 +119,6 @@ func TestCanonicalActionsTakeTheirFormFromTheRegistry(t *testing.T) {
 func TestAnEmptyHostWithdrawsTheModule(t *testing.T) {
 	t.Parallel()
 	if batch := one(t, host.New(host.Config{})); batch.Source != "local" || len(batch.Modules) != 0 {
-		t.Errorf("got %+v", batch)
+		t.Errorf(`got %+v; want batch.Source = "local", len(batch.Modules) = 0`, batch)
 	}
 }

@@ -81,7 +81,8 @@ func TestRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out.Output != tt.output || out.ExitCode == nil || *out.ExitCode != tt.code || out.TimedOut {
-				t.Errorf("got %q, %v, %v", out.Output, out.ExitCode, out.TimedOut)
+				t.Errorf("got %q, %v, %v; want out.Output = %v, out.ExitCode not nil, *out.ExitCode = %v, out.TimedOut = false",
+					out.Output, out.ExitCode, out.TimedOut, tt.output, tt.code)
 			}
 		})
 	}
@@ -93,7 +94,7 @@ func TestOurEnvironmentStaysOurs(t *testing.T) {
 	h, _ := newCommandHost(t)
 	out, err := runCommand(t.Context(), h, `{"command":"env"}`)
 	if err != nil || strings.Contains(out.Output, "sekrit") {
-		t.Errorf("got %q, %v", out.Output, err)
+		t.Errorf(`got %q, %v; want no error, out.Output without "sekrit"`, out.Output, err)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestTimeIsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !out.TimedOut || out.ExitCode != nil || out.Output != "begun\n" {
-		t.Errorf("got %+v", out)
+		t.Errorf(`got %+v; want out.TimedOut = true, out.ExitCode = nil, out.Output = "begun\n"`, out)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestTheCallersEndIsAnError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := runCommand(ctx, h, `{"command":"sleep 60"}`); err == nil || err.Code != capability.CodeTimeout {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want an error, err.Code = capability.CodeTimeout", err)
 	}
 }
 
@@ -128,7 +129,8 @@ func TestLargeOutputKeepsHeadAndTail(t *testing.T) {
 	}
 	if !strings.HasPrefix(out.Output, "first\n") || !strings.HasSuffix(out.Output, "last\n") ||
 		!strings.Contains(out.Output, "bytes of output omitted") || len(out.Output) > 1<<20+100 {
-		t.Errorf("got %d bytes", len(out.Output))
+		t.Errorf(`got %d bytes; want out.Output beginning with "first\n", out.Output ending with "last\n", out.Output with `+
+			`"bytes of output omitted", len(out.Output) at most 1<<20 + 100`, len(out.Output))
 	}
 }
 
@@ -161,7 +163,7 @@ func TestRefusals(t *testing.T) {
 				t.Fatalf("got %v, want %q", err, tt.code)
 			}
 			if strings.Contains(err.Error(), base) {
-				t.Errorf("the message names a host path: %v", err)
+				t.Errorf("the message names a host path: %v; want err.Error() without %v", err, base)
 			}
 		})
 	}
@@ -170,9 +172,9 @@ func TestRefusals(t *testing.T) {
 func TestOffUnlessTurnedOn(t *testing.T) {
 	t.Parallel()
 	if f := CommandFunctions(CommandConfig{})[0]; f.Unavailable != "running commands is turned off" {
-		t.Errorf("got %q", f.Unavailable)
+		t.Errorf(`got %q; want f.Unavailable = "running commands is turned off"`, f.Unavailable)
 	}
 	if f := CommandFunctions(CommandConfig{Enabled: true})[0]; f.Unavailable != roots.NoneReason {
-		t.Errorf("got %q", f.Unavailable)
+		t.Errorf("got %q; want f.Unavailable = roots.NoneReason", f.Unavailable)
 	}
 }

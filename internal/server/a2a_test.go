@@ -35,7 +35,7 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 		a := n.request(t, "POST", "/a2a", token, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`,
 			func(r *http.Request) { r.Header.Set("A2A-Version", "1.0") })
 		if err := json.Unmarshal([]byte(a.body), &out); err != nil || out.Error != nil {
-			t.Fatalf("%s: %d %s %v", method, a.status, a.body, err)
+			t.Fatalf("%s: %d %s %v; want no error, out.Error = nil", method, a.status, a.body, err)
 		}
 		return out
 	}
@@ -43,7 +43,7 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 	var sent struct{ Task task }
 	raw := rpc("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"capability":"fs.writeText","arguments":{"path":"a2a.txt","text":"hello"}}}]}}`).Result
 	if err := json.Unmarshal(raw, &sent); err != nil || sent.Task.Status.State != "TASK_STATE_AUTH_REQUIRED" {
-		t.Fatalf("%s %v", raw, err)
+		t.Fatalf(`%s %v; want no error, sent.Task.Status.State = "TASK_STATE_AUTH_REQUIRED"`, raw, err)
 	}
 	about, _ := sent.Task.Status.Message.Parts[1]["data"].(map[string]any)
 	approval, _ := about["approval"].(string)
@@ -51,7 +51,7 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 
 	n = serve(t, home)
 	if again := n.request(t, "GET", "/.well-known/jwks.json", "", "").body; again != card {
-		t.Errorf("another key signs the cards: %s, %s", card, again)
+		t.Errorf("another key signs the cards: %s, %s; want again = %v", card, again, card)
 	}
 	get := func() (got task) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 		return got
 	}
 	if got := get(); got.Status.State != "TASK_STATE_AUTH_REQUIRED" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Status.State = "TASK_STATE_AUTH_REQUIRED"`, got)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/"+approval, map[string]string{"decision": "once"},
 		nil); err != nil {
@@ -69,7 +69,7 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 	}
 	eventually(t, "the write was carried out", func() bool { return get().Status.State == "TASK_STATE_COMPLETED" })
 	if a := n.request(t, "GET", "/api/v1/tasks", token, ""); a.status != http.StatusOK || !strings.Contains(a.body, sent.Task.ID) {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = http.StatusOK, a.body with %v", a.status, a.body, sent.Task.ID)
 	}
 	n.terminate(t, killGrace)
 }
@@ -117,18 +117,18 @@ func TestAnAgentSaysYesForItself(t *testing.T) {
 	} {
 		asked := send(agent, write("x.txt"))
 		if asked.Status.State != "TASK_STATE_INPUT_REQUIRED" {
-			t.Fatalf("%+v", asked)
+			t.Fatalf(`%+v; want asked.Status.State = "TASK_STATE_INPUT_REQUIRED"`, asked)
 		}
 		if other := send(admin, `"taskId":"`+asked.ID+`","parts":[{"data":`+answer+`}]`); !strings.Contains(other.Status.State, "no task") {
-			t.Errorf("somebody else answered: %+v", other)
+			t.Errorf(`somebody else answered: %+v; want other.Status.State with "no task"`, other)
 		}
 		end := send(agent, `"taskId":"`+asked.ID+`","parts":[{"data":`+answer+`}]`)
 		if end.Status.State != want {
-			t.Errorf("%s: %+v", answer, end)
+			t.Errorf("%s: %+v; want end.Status.State = %v", answer, end, want)
 		}
 		_, err := os.Stat(filepath.Join(home, "files", "x.txt"))
 		if wrote := err == nil; wrote != (want == "TASK_STATE_COMPLETED") {
-			t.Errorf("%s: written: %v", answer, wrote)
+			t.Errorf(`%s: written: %v; want wrote = (want == "TASK_STATE_COMPLETED")`, answer, wrote)
 		}
 		_ = os.Remove(filepath.Join(home, "files", "x.txt"))
 	}

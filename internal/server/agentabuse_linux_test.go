@@ -69,15 +69,15 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		return strings.Contains(a.body, "that was all") && len(a.body) < 1<<20
 	})
 	if a := n.request(t, "GET", at+"/buffered-output", admin, ""); len(a.body) > 1<<20 {
-		t.Errorf("%d bytes are kept", len(a.body))
+		t.Errorf("%d bytes are kept; want len(a.body) at most 1 << 20", len(a.body))
 	}
 	if info, err := os.Stat(filepath.Join(n.home, "agents", "recordings", s.ID+".cast")); err != nil || info.Size() > 17<<20 ||
 		info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info, err)
+		t.Errorf("%v %v; want no error, info.Size() at most 17 << 20, info.Mode().Perm() = 0o600", info, err)
 	}
 	children := pids(t, filepath.Join(s.Workdir, "children"))
 	if len(children) != 20 || !alive(children[0]) {
-		t.Fatalf("children: %v", children)
+		t.Fatalf("children: %v; want len(children) = 20, alive(children[0])", children)
 	}
 	begun := time.Now()
 	n.ask(t, "POST", at+"/stop", "", http.StatusOK, nil)
@@ -86,7 +86,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 			n.shown(t, s.ID).Status == "error"
 	})
 	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("it took %s; want took at most 15 * time.Second", took)
 	}
 	eventually(t, "what it started has ended too", func() bool {
 		for _, pid := range append(children, s.Pid) {
@@ -162,15 +162,17 @@ func TestBodiesOfTheTaskAgentsDoors(t *testing.T) {
 			a := n.request(t, method, path, as, body)
 			if name == "huge" && a.status != http.StatusRequestEntityTooLarge || a.status < 400 || a.status >= 500 &&
 				a.status != http.StatusBadGateway || len(a.body) > 4096 {
-				t.Errorf("%s, %s: %d %.300s", route, name, a.status, a.body)
+				t.Errorf(`%s, %s: %d %.300s; want not (name == "huge" && a.status != http.StatusRequestEntityTooLarge), `+
+					"a.status at least 400, not (a.status >= 500 && a.status != http.StatusBadGateway), len(a.body) at most 4096", route,
+					name, a.status, a.body)
 			}
 		}
 	}
 	if got := n.shown(t, s.ID); got.Status != "ready" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Status = "ready"`, got)
 	}
 	if th := n.thread(t, made.ThreadID); th.Status != "active" {
-		t.Errorf("%+v", th)
+		t.Errorf(`%+v; want th.Status = "active"`, th)
 	}
 	n.terminate(t, killGrace)
 }

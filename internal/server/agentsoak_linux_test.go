@@ -53,17 +53,17 @@ func TestSoakTerminals(t *testing.T) {
 	t.Logf("FIGURES %d sessions print %.0f KB/s for %s: %.2f cores; %d MiB in memory before, %d after, %d at most", agents, rate/1000,
 		elapsed.Round(time.Second), cores, before>>10, after>>10, most>>10)
 	if rate < agents*each*8/10 {
-		t.Errorf("they print %.0f bytes a second", rate)
+		t.Errorf("they print %.0f bytes a second; want rate at least agents * each * 8 / 10", rate)
 	}
 	if cores >= 1 {
-		t.Errorf("the server takes %.2f cores", cores)
+		t.Errorf("the server takes %.2f cores; want cores less than 1", cores)
 	}
 	if after > before+slack {
-		t.Errorf("it had %d KiB, and has %d", before, after)
+		t.Errorf("it had %d KiB, and has %d; want after at most before + slack", before, after)
 	}
 	for _, id := range ids {
 		if s := n.shown(t, id); s.Status != "busy" {
-			t.Errorf("%s is %s", id, s.Status)
+			t.Errorf(`%s is %s; want s.Status = "busy"`, id, s.Status)
 		}
 	}
 	n.terminate(t, time.Minute)

@@ -114,7 +114,8 @@ func TestTheTokenOfATaskAgent(t *testing.T) {
 			func(r *http.Request) { r.Host = "attacker.example:7777" }), 403, "host_not_allowed"},
 	} {
 		if c.answer.status != c.status || !strings.Contains(c.answer.body, c.says) {
-			t.Errorf("%s: %d %s", name, c.answer.status, c.answer.body)
+			t.Errorf("%s: %d %s; want c.answer.status = %v, c.answer.body with %v",
+				name, c.answer.status, c.answer.body, c.status, c.says)
 		}
 	}
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
@@ -123,13 +124,13 @@ func TestTheTokenOfATaskAgent(t *testing.T) {
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		r.Header.Set("Content-Type", "application/json")
 	}); a.status != 200 || !strings.Contains(a.body, "serverInfo") {
-		t.Errorf("/mcp: %d %s", a.status, a.body)
+		t.Errorf(`/mcp: %d %s; want a.status = 200, a.body with "serverInfo"`, a.status, a.body)
 	}
 	conn, res, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(n.url, "http")+"/api/coding-agents/console",
 		&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
 	if err == nil {
 		_ = conn.CloseNow()
-		t.Error("a program has the console")
+		t.Error("a program has the console; want an error")
 	} else if res == nil || res.StatusCode != http.StatusForbidden {
 		t.Errorf("response = %v, error %v, want status 403", res, err)
 	}
@@ -150,7 +151,8 @@ func (n *node) refuses(t *testing.T, route, token string) {
 	t.Helper()
 	method, path, _ := strings.Cut(route, ":")
 	if a := n.request(t, method, path, token, "{}"); a.status != http.StatusForbidden && a.status != http.StatusUnauthorized {
-		t.Errorf("%s: %d %s", route, a.status, a.body)
+		t.Errorf("%s: %d %s; want not (a.status != http.StatusForbidden && a.status != http.StatusUnauthorized)",
+			route, a.status, a.body)
 	}
 }
 
@@ -177,7 +179,7 @@ func (n *node) nowhere(t *testing.T, text, but string) {
 		}
 		data, err := os.ReadFile(path)
 		if bytes.Contains(data, []byte(text)) {
-			t.Errorf("%s holds it", path)
+			t.Errorf("%s holds it; want data without []byte(text)", path)
 		}
 		return err
 	})

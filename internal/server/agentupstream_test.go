@@ -142,7 +142,7 @@ func (n *node) session(t *testing.T, answer string, heard func(string)) *mcp.Cli
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			if !strings.Contains(r.Params.Message, "[far] which one?") {
-				t.Errorf("asked: %s", r.Params.Message)
+				t.Errorf(`asked: %s; want r.Params.Message with "[far] which one?"`, r.Params.Message)
 			}
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": answer}}, nil
 		},
@@ -175,14 +175,14 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 	n := serve(t, openHome(t))
 	add := `{"name":"far","kind":"a2a","url":"` + far.url + `","private_network":true}`
 	if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), add); a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
 	}
 	var module struct {
 		Origin        string
 		Contributions []struct{ CapabilityID string }
 	}
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/modules/a2a.far", nil, &module); err != nil || len(module.Contributions) != 1 {
-		t.Fatalf("%+v %v", module, err)
+		t.Fatalf("%+v %v; want no error, len(module.Contributions) = 1", module, err)
 	}
 	var mu sync.Mutex
 	var progress []string
@@ -204,7 +204,7 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 		}
 	}
 	if tool == nil || tool.Title != "Do it" || tool.Meta["junctor/a2a"] != nil {
-		t.Fatalf("%+v", tool)
+		t.Fatalf(`%+v; want tool not nil, tool.Title = "Do it", tool.Meta["junctor/a2a"] = nil`, tool)
 	}
 	call := func(ctx context.Context, text string) (string, bool, error) {
 		params := &mcp.CallToolParams{Name: agentTool, Arguments: map[string]any{"message": text}}
@@ -217,10 +217,10 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 		return string(doc), r.IsError, nil
 	}
 	if text, failed, err := call(t.Context(), "go"); err != nil || failed || !strings.Contains(text, "9007199254740993") {
-		t.Errorf("%s %v %v", text, failed, err)
+		t.Errorf(`%s %v %v; want no error, failed = false, text with "9007199254740993"`, text, failed, err)
 	}
 	if text, failed, err := call(t.Context(), "ask"); err != nil || failed || !strings.Contains(text, "you said that one") {
-		t.Errorf("%s %v %v", text, failed, err)
+		t.Errorf(`%s %v %v; want no error, failed = false, text with "you said that one"`, text, failed, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -228,7 +228,7 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 		cancel()
 	}()
 	if _, _, err := call(ctx, "wait"); err == nil {
-		t.Error("it came to an end")
+		t.Error("it came to an end; want an error")
 	}
 	<-far.cancelled
 	mu.Lock()
@@ -247,13 +247,13 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 		return strings.Contains(a.body, "does something else")
 	})
 	if text, failed, err := call(t.Context(), "go"); err != nil || !failed || !strings.Contains(text, "changed its definition") {
-		t.Errorf("%s %v %v", text, failed, err)
+		t.Errorf(`%s %v %v; want no error, failed = true, text with "changed its definition"`, text, failed, err)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/upstreams/far/approve", map[string]string{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if text, failed, err := call(t.Context(), "go"); err != nil || failed {
-		t.Errorf("%s %v %v", text, failed, err)
+		t.Errorf("%s %v %v; want no error, failed = false", text, failed, err)
 	}
 
 	// Without the agent nothing is called, and it comes back by itself.
@@ -261,7 +261,7 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 	eventually(t, "the loss is seen", func() bool {
 		text, failed, err := call(t.Context(), "go")
 		if err != nil || !failed {
-			t.Errorf("%s %v %v", text, failed, err)
+			t.Errorf("%s %v %v; want no error, failed = true", text, failed, err)
 		}
 		return strings.Contains(n.request(t, "GET", "/api/v1/upstreams/far", n.token(t, "admin"), "").body, `"state":"degraded"`)
 	})
@@ -283,11 +283,11 @@ func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
 			n := serve(t, home, "JUNCTOR_MCP_TASK_AFTER=100ms")
 			add := `{"name":"far","kind":"a2a","url":"` + far.url + `","private_network":true}`
 			if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), add); a.status != http.StatusCreated {
-				t.Fatalf("%d %s", a.status, a.body)
+				t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
 			}
 			made := n.modern(t, "tools/call", agentTool, `"name":"`+agentTool+`","arguments":{"message":"wait"}`)
 			if made.ResultType != "task" || made.TaskID == "" {
-				t.Fatalf("%+v", made)
+				t.Fatalf(`%+v; want made.ResultType = "task", made.TaskID other than ""`, made)
 			}
 			if how == "kill" {
 				n.kill()
@@ -300,7 +300,7 @@ func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
 				return out.Status + " " + string(out.Result)
 			}
 			if now := get(); !strings.HasPrefix(now, "working") {
-				t.Errorf("after the restart: %s", now)
+				t.Errorf(`after the restart: %s; want now beginning with "working"`, now)
 			}
 			close(far.finish)
 			eventually(t, "the task ended", func() bool { return strings.HasPrefix(get(), "completed") })
@@ -308,7 +308,7 @@ func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
 				t.Errorf("end of the task = %q, want it to contain \"finished\"", end)
 			}
 			if far.begun.Load() != 1 {
-				t.Errorf("the agent was asked %d times", far.begun.Load())
+				t.Errorf("the agent was asked %d times; want far.begun.Load() = 1", far.begun.Load())
 			}
 		})
 	}
@@ -340,7 +340,7 @@ func (n *node) modern(t *testing.T, method, name, params string) (out modernRepl
 	}
 	var reply struct{ Result, Error json.RawMessage }
 	if err := json.Unmarshal([]byte(text), &reply); err != nil || reply.Error != nil {
-		t.Fatalf("%s: %d %s", method, a.status, a.body)
+		t.Fatalf("%s: %d %s; want no error, reply.Error = nil", method, a.status, a.body)
 	}
 	if err := json.Unmarshal(reply.Result, &out); err != nil {
 		t.Fatal(err)
@@ -355,13 +355,13 @@ func TestAnAgentBehindATask(t *testing.T) {
 	n := serve(t, openHome(t), "JUNCTOR_MCP_TASK_AFTER=100ms")
 	add := `{"name":"far","kind":"a2a","url":"` + far.url + `","private_network":true}`
 	if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), add); a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
 	}
 	begin := func(message string) modernReply {
 		t.Helper()
 		made := n.modern(t, "tools/call", agentTool, `"name":"`+agentTool+`","arguments":{"message":"`+message+`"}`)
 		if made.ResultType != "task" {
-			t.Fatalf("%+v", made)
+			t.Fatalf(`%+v; want made.ResultType = "task"`, made)
 		}
 		return made
 	}
@@ -372,7 +372,7 @@ func TestAnAgentBehindATask(t *testing.T) {
 	eventually(t, "it asks", func() bool { asked = get(asks); return asked.Status == "input_required" })
 	for key, q := range asked.InputRequests {
 		if !strings.Contains(string(q), "[far] which one?") {
-			t.Errorf("%s", q)
+			t.Errorf(`%s; want string(q) with "[far] which one?"`, q)
 		}
 		n.modern(t, "tasks/update", asks, `"taskId":"`+asks+`","inputResponses":{"`+key+`":{"action":"accept","content":{"answer":"this"}}}`)
 	}

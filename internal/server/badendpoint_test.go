@@ -104,16 +104,16 @@ func TestBrokenEndpointCannotBeConnected(t *testing.T) {
 			err := n.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/connect", body, nil)
 			e := capability.AsError(err)
 			if err == nil || e.Code == capability.CodeInternal || e.Message == "" {
-				t.Errorf("%v", err)
+				t.Errorf(`%v; want an error, e.Code other than capability.CodeInternal, e.Message other than ""`, err)
 			}
 			if strings.Contains(err.Error(), "given-in-confidence") {
-				t.Errorf("the token is in the error: %v", err)
+				t.Errorf(`the token is in the error: %v; want err.Error() without "given-in-confidence"`, err)
 			}
 		})
 	}
 	for path, want := range map[string]string{"/api/capability-router/endpoints": `{"endpoints":[]}`, "/api/v1/secrets": `{"secrets":[]}`} {
 		if a := n.request(t, "GET", path, n.token(t, "admin"), ""); a.body != want {
-			t.Errorf("%s after failed connects: %s", path, a.body)
+			t.Errorf("%s after failed connects: %s; want a.body = %v", path, a.body, want)
 		}
 	}
 }
@@ -128,10 +128,11 @@ func TestBrokenAnswerFailsThatCall(t *testing.T) {
 			err := n.ping(t, "5s")
 			e := capability.AsError(err)
 			if err == nil || e.Code == capability.CodeInternal || e.Code == capability.CodeTimeout || e.Message == "" {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want an error, e.Code other than capability.CodeInternal, e.Code other than "+
+					`capability.CodeTimeout, e.Message other than ""`, err)
 			}
 			if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "admin"), `{"target":"fs.list"}`); a.status != http.StatusOK {
-				t.Errorf("local files: %d %s", a.status, a.body)
+				t.Errorf("local files: %d %s; want a.status = http.StatusOK", a.status, a.body)
 			}
 		})
 	}
@@ -148,18 +149,18 @@ func TestSilentEndpointTimesOut(t *testing.T) {
 	body := map[string]any{"endpoint": map[string]any{"id": "silent", "baseUrl": serveHTTP(t, hang).URL}, "requestTimeoutMs": 300}
 	err := n.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/connect", body, nil)
 	if code := capability.CodeOf(err); code != capability.CodeTimeout && code != capability.CodeUnavailable {
-		t.Errorf("connect: %v", err)
+		t.Errorf("connect: %v; want not (code != capability.CodeTimeout && code != capability.CodeUnavailable)", err)
 	}
 	n.connect(t, "silent", rogue(t, hang).URL, false)
 	if err := n.ping(t, "300ms"); capability.CodeOf(err) != capability.CodeTimeout {
-		t.Errorf("call: %v", err)
+		t.Errorf("call: %v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("it took %s; want took at most 15 * time.Second", took)
 	}
 	ends := n.records(t, "event=capability_timeout")
 	if len(ends) != 1 {
-		t.Errorf("%d records of the timeout", len(ends))
+		t.Errorf("%d records of the timeout; want len(ends) = 1", len(ends))
 	}
 }
 
@@ -182,17 +183,18 @@ func TestEndlessAnswerIsCutOff(t *testing.T) {
 	before := n.memory(t)
 	for range 4 {
 		if err := n.ping(t, "20s"); capability.CodeOf(err) == "" || capability.CodeOf(err) == capability.CodeTimeout {
-			t.Errorf("call: %v", err)
+			t.Errorf(`call: %v; want capability.CodeOf(err) other than "", capability.CodeOf(err) other than capability.CodeTimeout`,
+				err)
 		}
 	}
 	body := map[string]any{"endpoint": map[string]any{"id": "flood2", "baseUrl": serveHTTP(t, flood(`{"ok":true,"result":{"modules":["`)).URL}}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/connect", body, nil); err == nil {
-		t.Error("it was connected")
+		t.Error("it was connected; want an error")
 	}
 	// The limit is 8 MiB; a buffer that grows by doubling, its garbage and the race
 	// detector's shadow of both multiply it.
 	if grew := n.memory(t) - before; grew > 200<<20 {
-		t.Errorf("the server grew by %d MiB", grew>>20)
+		t.Errorf("the server grew by %d MiB; want grew at most 200 << 20", grew>>20)
 	}
 }
 

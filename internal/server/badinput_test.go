@@ -121,23 +121,25 @@ func TestDoorsWantAToken(t *testing.T) {
 			a := n.request(t, d[0], d[1], token, d[2])
 			if a.status != http.StatusUnauthorized || a.code() != "unauthenticated" ||
 				!strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer") {
-				t.Errorf("%s %s, token %s: %d %s", d[0], d[1], name, a.status, a.body)
+				t.Errorf(`%s %s, token %s: %d %s; want a.status = http.StatusUnauthorized, a.code() = "unauthenticated", `+
+					`a.header.Get("WWW-Authenticate") beginning with "Bearer"`, d[0], d[1], name, a.status, a.body)
 			}
 			if name == "of another server" || name == "revoked" {
 				texts = append(texts, a.body)
 			}
 		}
 		if texts[0] != texts[1] {
-			t.Errorf("%s %s tells a revoked token from an unknown one:\n%s\n%s", d[0], d[1], texts[0], texts[1])
+			t.Errorf("%s %s tells a revoked token from an unknown one:\n%s\n%s\nwant texts[0] = texts[1]",
+				d[0], d[1], texts[0], texts[1])
 		}
 		// Tokens in the query are not read: they would end up in logs.
 		if a := n.request(t, d[0], d[1]+"?token="+admin, "", d[2]); a.status != http.StatusUnauthorized {
-			t.Errorf("%s %s takes a token from the query", d[0], d[1])
+			t.Errorf("%s %s takes a token from the query; want a.status = http.StatusUnauthorized", d[0], d[1])
 		}
 	}
 	for _, d := range doors() {
 		if a := n.request(t, d[0], d[1], admin, d[2]); a.status != http.StatusOK {
-			t.Errorf("%s %s with the admin's token: %d %s", d[0], d[1], a.status, a.body)
+			t.Errorf("%s %s with the admin's token: %d %s; want a.status = http.StatusOK", d[0], d[1], a.status, a.body)
 		}
 	}
 }
@@ -164,7 +166,7 @@ func TestDoorsWantTheRole(t *testing.T) {
 	for _, claim := range []string{`"principal":"admin:local-admin"`, `"role":"admin"`} {
 		if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "agent"), `{"target":"fs.list",`+claim+
 			`}`); a.status != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", claim, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = http.StatusBadRequest", claim, a.status, a.body)
 		}
 	}
 }
@@ -214,7 +216,7 @@ func TestBadBodies(t *testing.T) {
 				t.Errorf("%d %s, want %d %s with %q", a.status, a.body, c.status, c.code, c.holds)
 			}
 			if c.status == 0 && a.status != 200 && a.status != 400 {
-				t.Errorf("status %d", a.status)
+				t.Errorf("status %d; want not (c.status == 0 && a.status != 200 && a.status != 400)", a.status)
 			}
 		})
 	}
@@ -240,11 +242,12 @@ func TestWrongVerb(t *testing.T) {
 			want = http.StatusNotFound
 		}
 		if a.status != want || a.header.Get("Allow") != allow || a.code() != "not_found" {
-			t.Errorf("PATCH %s: %d, Allow %q: %s", path, a.status, a.header.Get("Allow"), a.body)
+			t.Errorf(`PATCH %s: %d, Allow %q: %s; want a.status = %v, a.header.Get("Allow") = %v, a.code() = "not_found"`,
+				path, a.status, a.header.Get("Allow"), a.body, want, allow)
 		}
 	}
 	if a := n.request(t, "PATCH", "/api/v1/invocations", "", ""); a.status != http.StatusUnauthorized {
-		t.Errorf("PATCH without a token: %d", a.status)
+		t.Errorf("PATCH without a token: %d; want a.status = http.StatusUnauthorized", a.status)
 	}
 }
 
@@ -264,7 +267,7 @@ func TestInvisibleIsUnknown(t *testing.T) {
 	n.connect(t, "far", spawn(t, "endpoint", nil, "127.0.0.1:0", "trial").first, false)
 	token := n.token(t, "agent")
 	if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "admin"), `{"target":"trial:action:PING"}`); a.status != 200 {
-		t.Fatalf("the admin does not reach it: %d %s", a.status, a.body)
+		t.Fatalf("the admin does not reach it: %d %s; want a.status = 200", a.status, a.body)
 	}
 	own := regexp.MustCompile(`run_[0-9a-f]{24}|"at":"[^"]*"|"duration_ms":[0-9.e-]+`)
 	for _, c := range [][3]string{
@@ -281,10 +284,11 @@ func TestInvisibleIsUnknown(t *testing.T) {
 			got[i].body = own.ReplaceAllString(strings.ReplaceAll(got[i].body, name, "NAME"), "")
 		}
 		if got[0].body != got[1].body || got[0].status != got[1].status {
-			t.Errorf("%s %s tells them apart:\n%d %s\n%d %s", c[1], c[2], got[0].status, got[0].body, got[1].status, got[1].body)
+			t.Errorf("%s %s tells them apart:\n%d %s\n%d %s\nwant got[0].body = got[1].body, got[0].status = got[1].status",
+				c[1], c[2], got[0].status, got[0].body, got[1].status, got[1].body)
 		}
 		if strings.Contains(got[0].body, "pong") {
-			t.Errorf("%s reaches what is hidden", c[1])
+			t.Errorf(`%s reaches what is hidden; want got[0].body without "pong"`, c[1])
 		}
 	}
 }
@@ -314,7 +318,7 @@ func TestFilesStayInTheirRoot(t *testing.T) {
 	}
 	for _, door := range []string{"api", "wire"} {
 		if a := call(door, "fs.readText", `{"path":"inside.txt"}`); a.status != 200 || !strings.Contains(a.body, `"inside"`) {
-			t.Fatalf("%s: %d %s", door, a.status, a.body)
+			t.Fatalf(`%s: %d %s; want a.status = 200, a.body with "\"inside\""`, door, a.status, a.body)
 		}
 		for _, path := range []string{
 			"../files/../run/admin.token", "..", "dir/secret.txt", "file", "up/run/admin.token", target, "./dir/../dir/secret.txt",
@@ -335,10 +339,11 @@ func TestFilesStayInTheirRoot(t *testing.T) {
 				}
 				a := call(door, action, input)
 				if a.code() == "" {
-					t.Errorf("%s: %s %q passed: %s", door, action, path, a.body)
+					t.Errorf(`%s: %s %q passed: %s; want a.code() other than ""`, door, action, path, a.body)
 				}
 				if strings.Contains(a.body, "outside") || strings.Contains(a.body, "jct_") || strings.Contains(a.body, outside) && path != target {
-					t.Errorf("%s: %s %q tells of the outside: %s", door, action, path, a.body)
+					t.Errorf(`%s: %s %q tells of the outside: %s; want a.body without "outside", a.body without "jct_", not `+
+						"(strings.Contains(a.body, outside) && path != target)", door, action, path, a.body)
 				}
 			}
 		}
@@ -349,7 +354,8 @@ func TestFilesStayInTheirRoot(t *testing.T) {
 	data, err := os.ReadFile(target)
 	entries, _ := os.ReadDir(outside)
 	if err != nil || string(data) != "outside" || len(entries) != 1 {
-		t.Errorf("the outside was written: %q, %d entries (%v)", data, len(entries), err)
+		t.Errorf(`the outside was written: %q, %d entries (%v); want no error, string(data) = "outside", len(entries) = 1`,
+			data, len(entries), err)
 	}
 }
 
@@ -365,13 +371,13 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		} {
 			a := n.request(t, d[0], d[1], n.token(t, "admin"), d[2], func(r *http.Request) { r.Host = host })
 			if a.status != http.StatusForbidden {
-				t.Errorf("%s %s, Host %s: %d", d[0], d[1], host, a.status)
+				t.Errorf("%s %s, Host %s: %d; want a.status = http.StatusForbidden", d[0], d[1], host, a.status)
 			}
 		}
 		for _, host := range []string{"localhost", "LOCALHOST" + port, "127.0.0.1", "[::1]" + port} {
 			a := n.request(t, d[0], d[1], n.token(t, "admin"), d[2], func(r *http.Request) { r.Host = host })
 			if a.status != http.StatusOK {
-				t.Errorf("%s %s, Host %s: %d %s", d[0], d[1], host, a.status, a.body)
+				t.Errorf("%s %s, Host %s: %d %s; want a.status = http.StatusOK", d[0], d[1], host, a.status, a.body)
 			}
 		}
 		if d[0] == "GET" {
@@ -385,7 +391,8 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		} {
 			a := n.request(t, d[0], d[1], n.token(t, "admin"), d[2], func(r *http.Request) { r.Header.Set(header[0], header[1]) })
 			if a.status != http.StatusForbidden || !bytes.Contains([]byte(a.body), []byte("mcp.allowed_origins")) {
-				t.Errorf("%s %s, %s: %d %s", d[0], d[1], header, a.status, a.body)
+				t.Errorf(`%s %s, %s: %d %s; want a.status = http.StatusForbidden, []byte(a.body) with []byte("mcp.allowed_origins")`,
+					d[0], d[1], header, a.status, a.body)
 			}
 		}
 	}

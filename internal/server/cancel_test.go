@@ -33,23 +33,23 @@ func TestCancel(t *testing.T) {
 	done := n.hang(t.Context(), t)
 	begins := n.records(t, "event=capability_started")
 	if len(begins) != 1 {
-		t.Fatalf("%d begins", len(begins))
+		t.Fatalf("%d begins; want len(begins) = 1", len(begins))
 	}
 	path := "/api/v1/invocations/" + begins[0].Metadata.RunID
 	if a := n.request(t, "DELETE", path, n.token(t, "agent"), ""); a.status != http.StatusForbidden {
-		t.Errorf("an agent's cancel: %d %s", a.status, a.body)
+		t.Errorf("an agent's cancel: %d %s; want a.status = http.StatusForbidden", a.status, a.body)
 	}
 	if a := n.request(t, "DELETE", path, n.token(t, "admin"), ""); a.status != http.StatusOK {
-		t.Errorf("cancel: %d %s", a.status, a.body)
+		t.Errorf("cancel: %d %s; want a.status = http.StatusOK", a.status, a.body)
 	}
 	if err := <-done; capability.CodeOf(err) != capability.CodeCancelled {
-		t.Errorf("the call: %v", err)
+		t.Errorf("the call: %v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	if a := n.request(t, "DELETE", path, n.token(t, "admin"), ""); a.status != http.StatusNotFound {
-		t.Errorf("a second cancel: %d %s", a.status, a.body)
+		t.Errorf("a second cancel: %d %s; want a.status = http.StatusNotFound", a.status, a.body)
 	}
 	if ends := n.records(t, "event=capability_cancelled"); len(ends) != 1 || ends[0].Metadata.RunID != begins[0].Metadata.RunID {
-		t.Errorf("ends: %+v", ends)
+		t.Errorf("ends: %+v; want len(ends) = 1, ends[0].Metadata.RunID = begins[0].Metadata.RunID", ends)
 	}
 }
 

@@ -46,10 +46,10 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if story.Explanation.Action != "fs.list" || !strings.Contains(story.Text, "fs:node:local") {
-		t.Errorf("%+v", story)
+		t.Errorf(`%+v; want story.Explanation.Action = "fs.list", story.Text with "fs:node:local"`, story)
 	}
 	if a := n.request(t, "GET", "/api/v1/catalog/explanations/exp_none", n.token(t, "admin"), ""); a.status != http.StatusNotFound {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = http.StatusNotFound", a.status, a.body)
 	}
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/api/v1/catalog/changes", nil)
@@ -85,7 +85,7 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		}
 	}
 	if len(etags) != 2 {
-		t.Errorf("an agent was told %v", etags)
+		t.Errorf("an agent was told %v; want len(etags) = 2", etags)
 	}
 	var heard struct {
 		Generation uint64
@@ -104,17 +104,18 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		}
 	}
 	if len(heard.Changes) == 0 || heard.Changes[0].Op != "added" {
-		t.Fatalf("%+v", heard)
+		t.Fatalf(`%+v; want len(heard.Changes) other than 0, heard.Changes[0].Op = "added"`, heard)
 	}
 	var since struct{ Events []struct{ Reset bool } }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/changes?since=7", nil, &since); err != nil {
 		t.Fatal(err)
 	}
 	if len(since.Events) == 0 {
-		t.Error("nothing happened since generation 7")
+		t.Errorf("nothing happened since generation 7; got len(since.Events) = %v; want len(since.Events) other than 0",
+			len(since.Events))
 	}
 	if a := n.request(t, "GET", "/api/v1/catalog/changes?since=x", n.token(t, "admin"), ""); a.status != http.StatusBadRequest {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = http.StatusBadRequest", a.status, a.body)
 	}
 	var told struct {
 		Events []struct{ Event, CorrelationID string }
@@ -123,7 +124,7 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(told.Events) == 0 || !strings.HasPrefix(told.Events[0].CorrelationID, "run_") {
-		t.Errorf("%+v", told)
+		t.Errorf(`%+v; want len(told.Events) other than 0, told.Events[0].CorrelationID beginning with "run_"`, told)
 	}
 	slots := 0
 	for _, r := range n.records(t, "limit=100") {
@@ -132,7 +133,7 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		}
 	}
 	if slots < 2 {
-		t.Errorf("%d records of slots", slots)
+		t.Errorf("%d records of slots; want slots at least 2", slots)
 	}
 	var judged struct {
 		OK       bool
@@ -145,12 +146,12 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		"ask":[{"op":"rejected","expect":{}},{"op":"select","action":"message.send","expect":{"step":4}}]}]`)}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/eval", pack, &judged); err != nil || !judged.OK ||
 		len(judged.Outcomes) != 6 {
-		t.Errorf("%v %+v", err, judged)
+		t.Errorf("%v %+v; want no error, judged.OK = true, len(judged.Outcomes) = 6", err, judged)
 	}
 	var chosen struct{ Selection struct{ Step int } }
 	ask := map[string]any{"action": "fs.list", "selector": map[string]string{"node": "local"}}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/select", ask, &chosen); err != nil || chosen.Selection.Step != 1 {
-		t.Errorf("%v %+v", err, chosen)
+		t.Errorf("%v %+v; want no error, chosen.Selection.Step = 1", err, chosen)
 	}
 	n.terminate(t, killGrace)
 }

@@ -78,17 +78,17 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := n.chat(t, "s1", "/say hello"); r.Type != "extension_prompt" || r.Message.Metadata["prompt"] == nil {
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.Type = "extension_prompt", r.Message.Metadata["prompt"] not nil`, r)
 	}
 	if err := n.enableSay(t); err != nil {
 		t.Fatal(err)
 	}
 	if r := n.chat(t, "s1", "/say hello a 'b c'"); r.Type != "extension_output" || r.Message.Text != "a b c\n" ||
 		r.Message.Metadata["status"] != "succeeded" {
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.Type = "extension_output", r.Message.Text = "a b c\n", r.Message.Metadata["status"] = "succeeded"`, r)
 	}
 	if r := n.chat(t, "s1", "what now?"); r.Type != "error" || r.Error.Code != capability.CodeUnavailable {
-		t.Errorf("without its key: %+v", r)
+		t.Errorf(`without its key: %+v; want r.Type = "error", r.Error.Code = capability.CodeUnavailable`, r)
 	}
 	if a := n.request(t, http.MethodPut, "/api/v1/secrets/model-key", n.token(t, "admin"), "sk-0123456789", func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/octet-stream")
@@ -116,7 +116,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 		}
 	}
 	if text != "Try /say hello" || last.Message.Text != text {
-		t.Errorf("%s", a.body)
+		t.Errorf(`%s; want text = "Try /say hello", last.Message.Text = %v`, a.body, text)
 	}
 	if asked := model.asked(); !strings.Contains(asked, "/say") || !strings.Contains(asked, "a b c") ||
 		model.keys[len(model.keys)-1] != "Bearer sk-0123456789" {
@@ -125,19 +125,19 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	var history struct{ Messages []struct{ Role, Text string } }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil ||
 		len(history.Messages) != 8 {
-		t.Errorf("%+v %v", history, err)
+		t.Errorf("%+v %v; want no error, len(history.Messages) = 8", history, err)
 	}
 	// A conversation is its owner's.
 	history.Messages = nil
 	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil ||
 		len(history.Messages) != 0 {
-		t.Errorf("%+v %v", history, err)
+		t.Errorf("%+v %v; want no error, len(history.Messages) = 0", history, err)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/chat/sessions/s1", nil, nil); err != nil {
 		t.Error(err)
 	}
 	if r := n.chat(t, "s1", "/say explain"); r.Type != "error" { // no action has this name
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.Type = "error"`, r)
 	}
 	n.verify(t)
 }
@@ -177,7 +177,8 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	over := func(r tasks.Run) bool { return r.Status.Over() }
 	if one := poll(start("/say hello x").RunID, over); one.Status != tasks.RunSucceeded ||
 		!strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
-		t.Errorf("%+v", one)
+		t.Errorf(`%+v; want one.Status = tasks.RunSucceeded, string(one.Result) with "\"output\":\"x\\n\"", one.Extension = "tools.say"`,
+			one)
 	}
 	if a := n.request(t, http.MethodGet, "/metrics", n.token(t, "admin"), ""); !strings.Contains(a.body,
 		`junctor_run_seconds_count{extension="tools.say",outcome="ok",runner="exec.echo",sandbox="T`) ||
@@ -187,22 +188,22 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	slow := start("/say wait").RunID
 	poll(slow, func(r tasks.Run) bool { return r.Status == tasks.RunRunning && r.Stage == "EXECUTING" })
 	if a := n.request(t, http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", n.token(t, "agent"), ""); a.status != http.StatusNotFound {
-		t.Errorf("an agent stopped it: %d", a.status)
+		t.Errorf("an agent stopped it: %d; want a.status = http.StatusNotFound", a.status)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if one := poll(slow, over); one.Status != tasks.RunCanceled {
-		t.Errorf("%+v", one)
+		t.Errorf("%+v; want one.Status = tasks.RunCanceled", one)
 	}
 	var list struct{ Runs []tasks.Run }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations?status=canceled&extension_id=tools.say", nil, &list); err != nil ||
 		len(list.Runs) != 1 || list.Runs[0].ID != slow {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("%+v %v; want no error, len(list.Runs) = 1, list.Runs[0].ID = %v", list, err, slow)
 	}
 	for _, bad := range []string{"?status=odd", "?limit=x"} {
 		if a := n.request(t, http.MethodGet, "/api/v1/invocations"+bad, n.token(t, "admin"), ""); a.code() != "invalid_input" {
-			t.Errorf("%s: %s", bad, a.body)
+			t.Errorf(`%s: %s; want a.code() = "invalid_input"`, bad, a.body)
 		}
 	}
 	n.verify(t)

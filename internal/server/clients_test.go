@@ -70,7 +70,7 @@ func (v *visitor) does(method, body, want string, headers ...string) {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.Contains(string(data), want) {
-		v.t.Errorf("%d, %v: %s", resp.StatusCode, err, data)
+		v.t.Errorf("%d, %v: %s; want no error, string(data) with %v", resp.StatusCode, err, data, want)
 	}
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
 		v.session = id
@@ -188,7 +188,7 @@ func serveStdio(t *testing.T, env ...string) *node {
 	}
 	add := fmt.Sprintf(`{"name":"stdio","command":[%q],"env":{%q:"mcp"}}`, self, roleVariable)
 	if a := n.request(t, http.MethodPost, "/api/v1/upstreams", n.token(t, "admin"), add); a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
 	}
 	return n
 }
@@ -241,7 +241,7 @@ func TestTasksAreTheirOwners(t *testing.T) {
 	made := n.request(t, http.MethodPost, "/api/v1/tokens", n.token(t, "admin"), `{"role":"agent","name":"other"}`)
 	var other struct{ Token string }
 	if err := json.Unmarshal([]byte(made.body), &other); err != nil || other.Token == "" {
-		t.Fatalf("%v: %d %s", err, made.status, made.body)
+		t.Fatalf(`%v: %d %s; want no error, other.Token other than ""`, err, made.status, made.body)
 	}
 	ask := func(token, method, name, params string) string {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestTasksAreTheirOwners(t *testing.T) {
 	_, answer, _ := strings.Cut(ask(own, "tools/call", "slow", `"name":"slow","arguments":{},`), " ")
 	var task struct{ Result struct{ TaskID string } }
 	if err := json.Unmarshal([]byte(answer), &task); err != nil || task.Result.TaskID == "" {
-		t.Fatalf("%v: %s", err, answer)
+		t.Fatalf(`%v: %s; want no error, task.Result.TaskID other than ""`, err, answer)
 	}
 	id, none := task.Result.TaskID, "tsk_00000000000000000000000000000000"
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
@@ -273,7 +273,8 @@ func TestTasksAreTheirOwners(t *testing.T) {
 		}
 		foreign, unknown := ask(other.Token, method, id, fmt.Sprintf(params, id)), ask(other.Token, method, none, fmt.Sprintf(params, none))
 		if strings.ReplaceAll(foreign, id, none) != unknown || !strings.Contains(foreign, "error") {
-			t.Errorf("%s of somebody else's task: %s\nand of none: %s", method, foreign, unknown)
+			t.Errorf("%s of somebody else's task: %s\nand of none: %s\nwant strings.ReplaceAll(foreign, id, none) = %v, foreign "+
+				`with "error"`, method, foreign, unknown, unknown)
 		}
 	}
 	eventually(t, "the task is done, and was not cancelled", func() bool {

@@ -44,10 +44,12 @@ func TestKilledEndpointFailsOneCall(t *testing.T) {
 
 	begins, ends := n.records(t, "event=capability_started"), n.records(t, "event=capability_failed")
 	if len(begins) != 1 || len(ends) != 1 || begins[0].Metadata.RunID != ends[0].Metadata.RunID {
-		t.Errorf("records of the interrupted call: begins %+v, ends %+v", begins, ends)
+		t.Errorf("records of the interrupted call: begins %+v, ends %+v; want len(begins) = 1, len(ends) = 1, "+
+			"begins[0].Metadata.RunID = ends[0].Metadata.RunID", begins, ends)
 	}
 	if len(ends) == 1 && ends[0].Metadata.Code != string(capability.CodeFailed) {
-		t.Errorf("its end has code %q", ends[0].Metadata.Code)
+		t.Errorf("its end has code %q; want not (len(ends) == 1 && ends[0].Metadata.Code != string(capability.CodeFailed))",
+			ends[0].Metadata.Code)
 	}
 
 	ping := func(endpoint string) error {
@@ -156,7 +158,7 @@ func killUnder(t *testing.T, n *node, round, calls int) []answered {
 	n.kill()
 	<-ended
 	if len(got) == 0 {
-		t.Errorf("round %d: nothing was answered", round)
+		t.Errorf("round %d: nothing was answered; want len(got) other than 0", round)
 	}
 	return got
 }
@@ -186,7 +188,7 @@ func (n *node) answer(t *testing.T, transport http.RoundTripper, token string, i
 	}
 	var out struct{ Invocation struct{ ID string } }
 	if err := json.Unmarshal(data, &out); err != nil || out.Invocation.ID == "" {
-		t.Errorf("%d %s: %v", resp.StatusCode, data, err)
+		t.Errorf(`%d %s: %v; want no error, out.Invocation.ID other than ""`, resp.StatusCode, data, err)
 	}
 	return out.Invocation.ID, resp.StatusCode != http.StatusOK
 }
@@ -216,7 +218,7 @@ func checkLog(t *testing.T, home string, all []answered) {
 	begins, ends := make(map[string]int), make(map[string]int)
 	names, err := filepath.Glob(filepath.Join(home, "audit", "*.jsonl"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no audit files: %v", err)
+		t.Fatalf("no audit files: %v; want no error, len(names) other than 0", err)
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -242,15 +244,16 @@ func checkLog(t *testing.T, home string, all []answered) {
 	}
 	for _, a := range all {
 		if ends[a.id] != 1 {
-			t.Errorf("the answered call %s has %d ends in the log", a.id, ends[a.id])
+			t.Errorf("the answered call %s has %d ends in the log; want ends[a.id] = 1", a.id, ends[a.id])
 		}
 		if a.write && !a.refused && begins[a.id] != 1 {
-			t.Errorf("the answered call %s has %d begins in the log", a.id, begins[a.id])
+			t.Errorf("the answered call %s has %d begins in the log; want not (a.write && !a.refused && begins[a.id] != 1)",
+				a.id, begins[a.id])
 		}
 	}
 	for id, n := range begins {
 		if n != 1 || ends[id] != 1 {
-			t.Errorf("%s has %d begins and %d ends", id, n, ends[id])
+			t.Errorf("%s has %d begins and %d ends; want n = 1, ends[id] = 1", id, n, ends[id])
 		}
 	}
 }

@@ -19,11 +19,11 @@ func TestElizaVariablesConnectAtTheStart(t *testing.T) {
 	a := n.request(t, http.MethodGet, "/api/capability-router/endpoints", n.token(t, "admin"), "")
 	for _, want := range []string{`"id":"primary"`, `"primary":true`, `"id":"more"`, `"reason":"module-not-allowed"`} {
 		if !strings.Contains(a.body, want) {
-			t.Errorf("%s is not in %s", want, a.body)
+			t.Errorf("%s is not in %s; want a.body with %v", want, a.body, want)
 		}
 	}
 	if a := n.request(t, http.MethodPost, "/api/v1/invocations", n.token(t, "admin"),
 		`{"target":"other:action:PING"}`); a.code() != "unknown_capability" {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.code() = "unknown_capability"`, a.status, a.body)
 	}
 }

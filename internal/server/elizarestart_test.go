@@ -299,7 +299,8 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	connect("changed", changed, map[string]any{"token": "token-two"}, nil)
 	before, entries := n.settled(t), n.members(t)
 	if len(before) != 5 || before["changed"].BaseURL != changed.url() || len(before["signed"].TrustPolicy) == 0 {
-		t.Fatalf("%+v", before)
+		t.Fatalf(`%+v; want len(before) = 5, before["changed"].BaseURL = changed.url(), len(before["signed"].TrustPolicy) other than 0`,
+			before)
 	}
 	agentToken := n.token(t, "agent")
 	n.kill()
@@ -314,7 +315,7 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	entries["changed:provider:NEW"] = capability.StateReady
 	entries["down:action:PING"], entries["down:provider:P"] = capability.StateUnavailable, capability.StateUnavailable
 	if d := cmp.Diff(entries, n.members(t)); d != "" || len(entries) < 7 {
-		t.Errorf("the catalog is another: %s", d)
+		t.Errorf(`the catalog is another: %s; want d = "", len(entries) at least 7`, d)
 	}
 	for _, up := range []string{
 		"fewer:action:PING", "signed:action:PING", "changed:action:PING", "changed:provider:NEW",
@@ -326,24 +327,24 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	}
 	for _, gone := range []string{"left-out:action:PING", "late:action:PING", "changed:provider:OLD"} {
 		if err := n.call(t, gone); capability.CodeOf(err) != capability.CodeUnknownCapability {
-			t.Errorf("%s: %v", gone, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeUnknownCapability", gone, err)
 		}
 	}
 	if err := n.call(t, "down:action:PING"); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Errorf("what is down: %v", err)
+		t.Errorf("what is down: %v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	if refused := changed.rotate("token-three"); refused != 0 {
-		t.Errorf("%d requests came with another token than the rotated one", refused)
+		t.Errorf("%d requests came with another token than the rotated one; want refused = 0", refused)
 	}
 	if n.token(t, "agent") != agentToken {
-		t.Error("the agent's token is another")
+		t.Errorf(`the agent's token is another; want n.token(t, "agent") = %v`, agentToken)
 	}
 
 	// It comes back by itself; and the token is rotated in place once more.
 	down.start()
 	_ = n.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/endpoints/changed/sync", nil, nil) // asks, and so is refused
 	if got := n.settled(t, "changed")["changed"]; !strings.Contains(got.Reason, "token") {
-		t.Errorf("with a token that is not right any more it is %s, reason %q", got.State, got.Reason)
+		t.Errorf(`with a token that is not right any more it is %s, reason %q; want got.Reason with "token"`, got.State, got.Reason)
 	}
 	connect("changed", changed, map[string]any{"token": "token-three"}, nil)
 	n.settled(t)
@@ -364,7 +365,8 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	})
 	decisions := n.endpoints(t)["signed"].TrustDecisions
 	if len(decisions) != 1 || decisions[0].Trusted || decisions[0].Reason != router.TrustInvalidDigest {
-		t.Errorf("%+v", decisions)
+		t.Errorf("%+v; want len(decisions) = 1, decisions[0].Trusted = false, decisions[0].Reason = router.TrustInvalidDigest",
+			decisions)
 	}
 	if err := n.call(t, "changed:action:PING"); err != nil {
 		t.Errorf("the token of the second rotation: %v", err)
@@ -380,7 +382,7 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 		}
 	}
 	if err != nil || !slices.Equal(kept, []string{"token-three"}) {
-		t.Errorf("kept of the tokens: %q, %v", kept, err)
+		t.Errorf(`kept of the tokens: %q, %v; want no error, kept = []string{"token-three"}`, kept, err)
 	}
 }
 
@@ -389,18 +391,18 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 func (n *node) sameEndpoints(t *testing.T, before, after map[string]endpointStatus) {
 	t.Helper()
 	if len(after) != len(before) {
-		t.Errorf("%d endpoints, not %d", len(after), len(before))
+		t.Errorf("%d endpoints, not %d; want len(after) = %v", len(after), len(before), len(before))
 	}
 	for id, was := range before {
 		is := after[id]
 		for _, d := range is.TrustDecisions {
 			if allowed := was.AllowedModuleIDs; d.Trusted != (allowed == nil || slices.Contains(allowed, d.ModuleID)) {
-				t.Errorf("%s: %+v", id, d)
+				t.Errorf("%s: %+v; want d.Trusted = (allowed == nil || slices.Contains(allowed, d.ModuleID))", id, d)
 			}
 		}
 		is.State, is.Reason, is.TrustDecisions, was.TrustDecisions = was.State, was.Reason, nil, nil
 		if d := cmp.Diff(was, is); d != "" {
-			t.Errorf("%s: %s", id, d)
+			t.Errorf(`%s: %s; want d = ""`, id, d)
 		}
 	}
 }

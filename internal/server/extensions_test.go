@@ -128,16 +128,17 @@ func TestExtensionDoorRefusesNonsense(t *testing.T) {
 			}
 		})
 		if a.status < 400 || a.status >= 500 && a.code() != "failed" && a.code() != "unavailable" || tt.code != "" && a.code() != tt.code {
-			t.Errorf("%s %s %.40q: %d %s", tt.method, tt.path, tt.body, a.status, a.body)
+			t.Errorf(`%s %s %.40q: %d %s; want a.status at least 400, not (a.status >= 500 && a.code() != "failed" && a.code() `+
+				`!= "unavailable"), not (tt.code != "" && a.code() != tt.code)`, tt.method, tt.path, tt.body, a.status, a.body)
 		}
 	}
 	var list struct{ Extensions []any }
 	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor, nil, &list); err != nil || len(list.Extensions) != 0 {
-		t.Errorf("%v %v", list, err)
+		t.Errorf("%v %v; want no error, len(list.Extensions) = 0", list, err)
 	}
 	for _, path := range []string{"/install", "/install-url", "/tools.say/enable"} {
 		if a := n.request(t, "POST", extensionsDoor+path, n.token(t, "agent"), "{}"); a.status != http.StatusForbidden {
-			t.Errorf("an agent: %s: %d", path, a.status)
+			t.Errorf("an agent: %s: %d; want a.status = http.StatusForbidden", path, a.status)
 		}
 	}
 	n.verify(t)
@@ -157,7 +158,7 @@ func TestKeptResultsDieWithTheSettings(t *testing.T) {
 		}
 		for range 2 { // the second is the kept one
 			if out, err := n.say(t, "/say greet"); err != nil || out != word+"\n" {
-				t.Errorf("%s: %q %v", word, out, err)
+				t.Errorf(`%s: %q %v; want no error, out = word + "\n"`, word, out, err)
 			}
 		}
 	}
@@ -181,10 +182,10 @@ func TestDisablingEndsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil {
-		t.Error("it went on")
+		t.Error("it went on; want an error")
 	}
 	if _, err := n.say(t, "/say hello"); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	n.verify(t)
 }
@@ -224,7 +225,7 @@ func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
 		n = serve(t, home)
 		var found struct{ Findings []any }
 		if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/doctor", nil, &found); err != nil || len(found.Findings) != 0 {
-			t.Errorf("round %d: %v %v", round, found.Findings, err)
+			t.Errorf("round %d: %v %v; want no error, len(found.Findings) = 0", round, found.Findings, err)
 		}
 		var list struct {
 			Extensions []struct {
@@ -237,10 +238,10 @@ func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
 		}
 		for _, x := range list.Extensions {
 			if x.Status != "INSTALLED" {
-				t.Errorf("round %d: %+v", round, x)
+				t.Errorf(`round %d: %+v; want x.Status = "INSTALLED"`, round, x)
 			}
 			if out, err := n.say(t, "/say hello"); x.Enabled && (err != nil || strings.TrimSpace(out) != "") {
-				t.Errorf("round %d: %q %v", round, out, err)
+				t.Errorf(`round %d: %q %v; want not (x.Enabled && (err != nil || strings.TrimSpace(out) != ""))`, round, out, err)
 			}
 		}
 		left, err := os.ReadDir(filepath.Join(home, "extensions"))
@@ -249,7 +250,8 @@ func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
 		}
 		for _, f := range left {
 			if !strings.HasPrefix(f.Name(), ".") && len(list.Extensions) == 0 {
-				t.Errorf("round %d: %s is there, and nothing is installed", round, f.Name())
+				t.Errorf(`round %d: %s is there, and nothing is installed; want not (!strings.HasPrefix(f.Name(), ".") && `+
+					"len(list.Extensions) == 0)", round, f.Name())
 			}
 		}
 		n.verify(t)
@@ -267,7 +269,7 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	}
 	err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg(`{"type":"nothing"}`), &rec)
 	if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "config_schema") {
-		t.Errorf("%+v %v", rec, err)
+		t.Errorf(`%+v %v; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() with "config_schema"`, rec, err)
 	}
 	if err := n.install(t,
 		pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`)); err != nil {
@@ -286,7 +288,7 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 		{"nor may an agent anything", n.token(t, "agent"), `{"word":"c"}`, "denied"},
 	} {
 		if a := n.request(t, http.MethodPut, extensionsDoor+"/tools.say/config", tt.token, tt.doc); a.code() != tt.code {
-			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.code() = %v", tt.name, a.status, a.body, tt.code)
 		}
 	}
 	if a := n.request(t, http.MethodGet, extensionsDoor+"/tools.say/config", n.token(t, "admin"), ""); !strings.Contains(a.body,
@@ -297,15 +299,15 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	var first, second struct{ Records []struct{ Event string } }
 	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=2", nil, &first); err != nil ||
 		len(first.Records) != 2 || first.Records[0].Event != "config_changed" {
-		t.Errorf("%+v %v", first, err)
+		t.Errorf(`%+v %v; want no error, len(first.Records) = 2, first.Records[0].Event = "config_changed"`, first, err)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=1&offset=1", nil, &second); err != nil ||
 		len(second.Records) != 1 || second.Records[0] != first.Records[1] {
-		t.Errorf("%+v %v", second, err)
+		t.Errorf("%+v %v; want no error, len(second.Records) = 1, second.Records[0] = first.Records[1]", second, err)
 	}
 	for _, bad := range []string{"/tools.say/logs?limit=1001", "/tools.say/logs?offset=-1"} {
 		if a := n.request(t, http.MethodGet, extensionsDoor+bad, n.token(t, "admin"), ""); a.code() != "invalid_input" {
-			t.Errorf("%s: %s", bad, a.body)
+			t.Errorf(`%s: %s; want a.code() = "invalid_input"`, bad, a.body)
 		}
 	}
 	var walls struct {
@@ -315,7 +317,7 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	}
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/sandbox", nil, &walls); err != nil || !walls.Held || walls.Tier == "" ||
 		walls.Layers["hygiene"] != "active" {
-		t.Errorf("%+v %v", walls, err)
+		t.Errorf(`%+v %v; want no error, walls.Held = true, walls.Tier other than "", walls.Layers["hygiene"] = "active"`, walls, err)
 	}
 }
 
@@ -339,7 +341,7 @@ func rezip(t testing.TB, data []byte, name, old, by string) []byte {
 		}
 		if f.Name == name {
 			if !bytes.Contains(text, []byte(old)) {
-				t.Fatalf("%q is not in %s", old, name)
+				t.Fatalf("%q is not in %s; want text with []byte(old)", old, name)
 			}
 			text = bytes.Replace(text, []byte(old), []byte(by), 1)
 		}
@@ -397,12 +399,13 @@ func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
 			}
 			uid := info.Sys().(*syscall.Stat_t).Uid
 			if other := owners[uid]; uid == 0 || other != "" && other != id {
-				t.Errorf("%s of %s belongs to user %d, as %s does", name, id, uid, other)
+				t.Errorf(`%s of %s belongs to user %d, as %s does; want uid other than 0, not (other != "" && other != id)`,
+					name, id, uid, other)
 			}
 			owners[uid] = id
 		}
 	}
 	if len(owners) != 2 {
-		t.Errorf("%v", owners)
+		t.Errorf("%v; want len(owners) = 2", owners)
 	}
 }

@@ -19,7 +19,7 @@ func TestFeedReportsTokensAndGrants(t *testing.T) {
 		for {
 			_, event, _ := next(live)
 			if event == "" {
-				t.Fatalf("the feed ended before %s", change.event)
+				t.Fatalf(`the feed ended before %s; want event other than ""`, change.event)
 			}
 			if event == change.event {
 				break

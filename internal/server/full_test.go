@@ -45,7 +45,8 @@ func TestFullDisk(t *testing.T) {
 	_ = os.Remove(filepath.Join(n.home, "files", "refused.txt"))
 	err = write("refused.txt")
 	if e := capability.AsError(err); e.Code != capability.CodeUnavailable || e.Reason != "audit_unavailable" || e.Hint == "" {
-		t.Errorf("a write without a log: %v, reason %q, hint %q", err, e.Reason, e.Hint)
+		t.Errorf("a write without a log: %v, reason %q, hint %q; want e.Code = capability.CodeUnavailable, e.Reason = "+
+			`"audit_unavailable", e.Hint other than ""`, err, e.Reason, e.Hint)
 	}
 	if exists(filepath.Join(n.home, "files", "refused.txt")) {
 		t.Error("the refused write was done")
@@ -55,13 +56,13 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("a read without a log: %v", err)
 	}
 	if a := n.request(t, "GET", "/readyz", "", ""); a.status != 503 || !strings.Contains(a.body, "the audit log cannot be written") {
-		t.Errorf("/readyz: %d %s", a.status, a.body)
+		t.Errorf(`/readyz: %d %s; want a.status = 503, a.body with "the audit log cannot be written"`, a.status, a.body)
 	}
 	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 {
-		t.Errorf("/healthz: %d", a.status)
+		t.Errorf("/healthz: %d; want a.status = 200", a.status)
 	}
 	if a := n.request(t, "GET", "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(a.body, "cannot be written") {
-		t.Errorf("the doctor does not say it: %s", a.body)
+		t.Errorf(`the doctor does not say it: %s; want a.body with "cannot be written"`, a.body)
 	}
 
 	limit(unix.RLIM_INFINITY)

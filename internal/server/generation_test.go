@@ -23,7 +23,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 		n := serve(t, home)
 		now := generation(n)
 		if now <= last {
-			t.Fatalf("generation %d after %d", now, last)
+			t.Fatalf("generation %d after %d; want now more than %v", now, last, last)
 		}
 		last = now
 		n.kill()

@@ -22,7 +22,7 @@ func (n *node) mcp(t *testing.T) *mcpClient {
 	c := &mcpClient{T: t, n: n}
 	a := c.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if c.session = a.header.Get("Mcp-Session-Id"); c.session == "" {
-		t.Fatalf("initialize: %d %s", a.status, a.body)
+		t.Fatalf(`initialize: %d %s; want c.session other than ""`, a.status, a.body)
 	}
 	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
@@ -86,41 +86,42 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 		names = append(names, tool.Name)
 	}
 	if want := []string{"catalog_call", "catalog_callRead", "catalog_describe", "catalog_search"}; !slices.Equal(names, want) {
-		t.Fatalf("%v", names)
+		t.Fatalf("%v; want names = %v", names, want)
 	}
 	found := c.ask("tools/call", `{"name":"catalog_search","arguments":{"query":"read a text file","limit":5}}`)
 	if !strings.Contains(string(found.StructuredContent), `"fs.readText"`) {
-		t.Fatalf("%s", found.StructuredContent)
+		t.Fatalf(`%s; want string(found.StructuredContent) with "\"fs.readText\""`, found.StructuredContent)
 	}
 	described := c.ask("tools/call", `{"name":"catalog_describe","arguments":{"name":"fs.readText"}}`)
 	if !strings.Contains(string(described.StructuredContent), `"path"`) {
-		t.Fatalf("%s", described.StructuredContent)
+		t.Fatalf(`%s; want string(described.StructuredContent) with "\"path\""`, described.StructuredContent)
 	}
 	read := c.ask("tools/call", `{"name":"catalog_callRead","arguments":{"name":"fs.readText","arguments":{"path":"note.txt"}}}`)
 	if read.IsError || !strings.Contains(string(read.StructuredContent), "hello") {
-		t.Fatalf("%+v", read)
+		t.Fatalf(`%+v; want read.IsError = false, string(read.StructuredContent) with "hello"`, read)
 	}
 	direct := c.ask("tools/call", `{"name":"fs_readText","arguments":{"path":"note.txt"}}`)
 	if string(direct.StructuredContent) != string(read.StructuredContent) {
-		t.Errorf("%s through the door, %s without", read.StructuredContent, direct.StructuredContent)
+		t.Errorf("%s through the door, %s without; want string(direct.StructuredContent) = %v",
+			read.StructuredContent, direct.StructuredContent, string(read.StructuredContent))
 	}
 
 	// A write does not become a read by the name of the door, and asks as itself.
 	write := `{"name":"fs.writeText","arguments":{"path":"new.txt","text":"x"}}`
 	if r := c.ask("tools/call", `{"name":"catalog_callRead","arguments":`+write+`}`); !r.IsError ||
 		r.Meta.Error.Reason != "unsupported_action" {
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.IsError = true, r.Meta.Error.Reason = "unsupported_action"`, r)
 	}
 	asked := c.ask("tools/call", `{"name":"catalog_call","arguments":`+write+`}`)
 	if !asked.IsError || asked.Meta.Error.Code != "approval_required" {
-		t.Errorf("%+v", asked)
+		t.Errorf(`%+v; want asked.IsError = true, asked.Meta.Error.Code = "approval_required"`, asked)
 	}
 	var open struct{ Confirmations []struct{ Summary string } }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/confirmations", nil, &open); err != nil {
 		t.Fatal(err)
 	}
 	if len(open.Confirmations) != 1 || !strings.Contains(open.Confirmations[0].Summary, "fs.writeText") {
-		t.Errorf("%+v", open)
+		t.Errorf(`%+v; want len(open.Confirmations) = 1, open.Confirmations[0].Summary with "fs.writeText"`, open)
 	}
 	if exists(filepath.Join(home, "files", "new.txt")) {
 		t.Error("written without an approval")
@@ -131,7 +132,8 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 	} {
 		if a := c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"catalog_call","arguments":` + body +
 			`}}`); !strings.Contains(a.body, "isError") && !strings.Contains(a.body, `"error"`) {
-			t.Errorf("%s: %s", body, a.body)
+			t.Errorf("%s: %s; want not (!strings.Contains(a.body, \"isError\") && !strings.Contains(a.body, `\"error\"`))",
+				body, a.body)
 		}
 	}
 	var records struct {

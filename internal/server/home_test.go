@@ -24,7 +24,7 @@ func TestAHomeThatOthersCanReadIsNarrowedButNotWhatIsInIt(t *testing.T) {
 	defer home.Close()
 	for path, want := range map[string]os.FileMode{dir: 0o700, inside: 0o755} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v %v", path, info.Mode(), err)
+			t.Errorf("%s: %v %v; want no error, info.Mode().Perm() = %v", path, info.Mode(), err, want)
 		}
 	}
 }

@@ -69,10 +69,10 @@ func TestShutdownCancelsWhatHangs(t *testing.T) {
 	began := time.Now()
 	n.terminate(t, 20*time.Second)
 	if took := time.Since(began); took < 8*time.Second || took > 14*time.Second {
-		t.Errorf("it took %s to give up on the call", took)
+		t.Errorf("it took %s to give up on the call; want took at least 8 * time.Second, took at most 14 * time.Second", took)
 	}
 	if err := <-done; capability.CodeOf(err) != capability.CodeCancelled {
-		t.Errorf("the hanging call: %v", err)
+		t.Errorf("the hanging call: %v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	checkLog(t, n.home, nil)
 }
@@ -94,7 +94,8 @@ func (n *node) feed(t *testing.T, lastID string) *bufio.Scanner {
 	}
 	t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("%d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
+		t.Fatalf(`%d %s; want resp.StatusCode = http.StatusOK, resp.Header.Get("Content-Type") = "text/event-stream"`,
+			resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	return bufio.NewScanner(resp.Body)
 }
@@ -128,10 +129,10 @@ func TestEventsResume(t *testing.T) {
 	for {
 		id, event, data := next(live)
 		if id == "" {
-			t.Fatal("the feed ended")
+			t.Fatalf(`the feed ended; got id = %q; want id other than ""`, id)
 		}
 		if !json.Valid([]byte(data)) {
-			t.Errorf("%s: %s", event, data)
+			t.Errorf("%s: %s; want json.Valid([]byte(data))", event, data)
 		}
 		if event == "catalog.changed" && strings.Contains(data, "etag") {
 			first = id
@@ -143,7 +144,7 @@ func TestEventsResume(t *testing.T) {
 	}
 	missed, _, _ := next(live)
 	if missed == "" {
-		t.Fatal("no event of the disconnect")
+		t.Fatalf(`no event of the disconnect; got missed = %q; want missed other than ""`, missed)
 	}
 	again := n.feed(t, first)
 	id, _, _ := next(again)
@@ -152,7 +153,7 @@ func TestEventsResume(t *testing.T) {
 	}
 	if a := n.request(t, "GET", "/api/v1/events", n.token(t, "admin"), "",
 		func(r *http.Request) { r.Header.Set("Last-Event-ID", "x") }); a.status != http.StatusBadRequest {
-		t.Errorf("a bad Last-Event-ID: %d", a.status)
+		t.Errorf("a bad Last-Event-ID: %d; want a.status = http.StatusBadRequest", a.status)
 	}
 	// An id of an earlier life of the server is too high: the client is told.
 	id, event, _ := next(n.feed(t, "999999"))
@@ -174,7 +175,7 @@ func TestEventsResume(t *testing.T) {
 	n.terminate(t, 20*time.Second)
 	<-ended
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("open streams held the stop up for %s", took)
+		t.Errorf("open streams held the stop up for %s; want took at most 5 * time.Second", took)
 	}
 }
 
@@ -199,7 +200,7 @@ func TestTailEndsWithTheServer(t *testing.T) {
 	began := time.Now()
 	n.terminate(t, 20*time.Second)
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("following the log held the stop up for %s", took)
+		t.Errorf("following the log held the stop up for %s; want took at most 5 * time.Second", took)
 	}
 	<-ended
 }
@@ -210,10 +211,11 @@ func TestProbes(t *testing.T) {
 	n := serve(t, home)
 	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.header.Get("X-Content-Type-Options") != "nosniff" ||
 		a.body != `{"ok":true}` {
-		t.Errorf("/healthz: %d %s", a.status, a.body)
+		t.Errorf(`/healthz: %d %s; want a.status = 200, a.header.Get("X-Content-Type-Options") = "nosniff", a.body = "{\"ok\":true}"`,
+			a.status, a.body)
 	}
 	if a := n.request(t, "GET", "/readyz", "", ""); a.status != 200 || a.body != `{"ready":true,"reasons":[]}` {
-		t.Errorf("/readyz: %d %s", a.status, a.body)
+		t.Errorf(`/readyz: %d %s; want a.status = 200, a.body = "{\"ready\":true,\"reasons\":[]}"`, a.status, a.body)
 	}
 	var out client.Invoked
 	if err := n.admin.Invoke(t.Context(), client.Invocation{Target: "fs.list"}, &out); err != nil {
@@ -221,18 +223,18 @@ func TestProbes(t *testing.T) {
 	}
 	a := n.request(t, "GET", "/metrics", "", "")
 	if a.status != 200 {
-		t.Fatalf("/metrics: %d", a.status)
+		t.Fatalf("/metrics: %d; want a.status = 200", a.status)
 	}
 	for _, want := range []string{
 		`junctor_invocations_total{code="ok",effect="read",provider="node",state="completed",surface="http"} 1`,
 		"junctor_catalog_entries ", "junctor_audit_records ", "junctor_audit_broken 0", "go_goroutines ", "process_resident_memory_bytes ",
 	} {
 		if !strings.Contains(a.body, want) {
-			t.Errorf("/metrics lacks %s in\n%s", want, a.body)
+			t.Errorf("/metrics lacks %s in\n%s\nwant a.body with %v", want, a.body, want)
 		}
 	}
 	if strings.Contains(a.body, "local-admin") || strings.Contains(a.body, home) {
-		t.Error("/metrics tells of a principal or a path")
+		t.Errorf(`/metrics tells of a principal or a path; want a.body without "local-admin", a.body without %v`, home)
 	}
 	n.terminate(t, 20*time.Second)
 }
@@ -248,7 +250,7 @@ func TestMCPStreamEndsWithTheServer(t *testing.T) {
 	a := n.request(t, "POST", "/mcp", n.token(t, "agent"), hello, accept)
 	session := a.header.Get("Mcp-Session-Id")
 	if a.status != http.StatusOK || session == "" {
-		t.Fatalf("initialize: %d %s", a.status, a.body)
+		t.Fatalf(`initialize: %d %s; want a.status = http.StatusOK, session other than ""`, a.status, a.body)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/mcp", nil)
 	if err != nil {
@@ -263,11 +265,11 @@ func TestMCPStreamEndsWithTheServer(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("the stream: %d", resp.StatusCode)
+		t.Fatalf("the stream: %d; want resp.StatusCode = http.StatusOK", resp.StatusCode)
 	}
 	began := time.Now()
 	n.terminate(t, 20*time.Second)
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("an open MCP stream held the stop up for %s", took)
+		t.Errorf("an open MCP stream held the stop up for %s; want took at most 5 * time.Second", took)
 	}
 }

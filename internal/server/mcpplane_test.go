@@ -190,28 +190,29 @@ func TestBytesPassThePlane(t *testing.T) {
 			for _, up := range []string{"old", "new", "pipe"} {
 				name := up + "__raw"
 				if !strings.Contains(list, `"`+name+`"`) {
-					t.Fatalf("%s is not in %s", name, list)
+					t.Fatalf("%s is not in %s; want list with `\"` + name + `\"`", name, list)
 				}
 				for _, member := range rawMembers {
 					if !strings.Contains(list, member) {
-						t.Errorf("%s: %s did not arrive in %s", up, member, list)
+						t.Errorf("%s: %s did not arrive in %s; want list with %v", up, member, list, member)
 					}
 				}
 				got := strings.Join(d.send(t, "tools/call", name, `"name":"`+name+`","arguments":`+rawArguments, nil), "")
 				for _, part := range []string{rawResult, rawMeta} {
 					if !strings.Contains(got, part) {
-						t.Errorf("%s: %s did not come back in %s", up, part, got)
+						t.Errorf("%s: %s did not come back in %s; want got with %v", up, part, got, part)
 					}
 				}
 				if u := ups[up]; u != nil {
 					sent := heardOf(t, "the call", u.calls)
 					if !strings.Contains(sent, `"arguments":`+rawArguments) || !strings.Contains(sent, `"a/b":{"n":9007199254740993,"z":1.10}`) {
-						t.Errorf("%s got %s", up, sent)
+						t.Errorf("%s got %s; want sent with `\"arguments\":` + rawArguments, sent with "+
+							`"\"a/b\":{\"n\":9007199254740993,\"z\":1.10}"`, up, sent)
 					}
 				}
 			}
 			if strings.Count(list, rawMeta) < 3 {
-				t.Errorf("_meta of definitions: %s", list)
+				t.Errorf("_meta of definitions: %s; want strings.Count(list, rawMeta) at least 3", list)
 			}
 		})
 	}
@@ -231,7 +232,7 @@ func TestQuestionsPassThePlane(t *testing.T) {
 				out := d.send(t, "tools/call", name, call, func(question string) string {
 					asked++
 					if !strings.Contains(question, `[`+up+`] Which?`) {
-						t.Errorf("the question does not say whose it is: %s", question)
+						t.Errorf("the question does not say whose it is: %s; want question with `[` + up + `] Which?`", question)
 					}
 					return `"result":` + accepted
 				})
@@ -244,20 +245,21 @@ func TestQuestionsPassThePlane(t *testing.T) {
 						}
 					}
 					if err := json.Unmarshal([]byte(last), &a); err != nil || len(a.Result.InputRequests) != 1 || a.Result.RequestState == "" {
-						t.Fatalf("%v %s", err, last)
+						t.Fatalf(`%v %s; want no error, len(a.Result.InputRequests) = 1, a.Result.RequestState other than ""`,
+							err, last)
 					}
 					for key, q := range a.Result.InputRequests {
 						if !strings.Contains(string(q), `[`+up+`] Which?`) {
-							t.Errorf("the question does not say whose it is: %s", q)
+							t.Errorf("the question does not say whose it is: %s; want string(q) with `[` + up + `] Which?`", q)
 						}
 						out = d.send(t, "tools/call", name, call+`,"inputResponses":{"`+key+`":`+accepted+`},"requestState":"`+a.Result.RequestState+`"`, nil)
 						last = out[len(out)-1]
 					}
 				} else if asked != 1 {
-					t.Errorf("asked %d times", asked)
+					t.Errorf("asked %d times; want asked = 1", asked)
 				}
 				if !strings.Contains(last, accepted) {
-					t.Errorf("%s", last)
+					t.Errorf("%s; want last with %v", last, accepted)
 				}
 			})
 		}
@@ -272,12 +274,12 @@ func TestProgressPassesThePlane(t *testing.T) {
 		for _, up := range slices.Repeat([]string{"old", "new"}, 10) { // a provider as quick as these can be too early
 			out := d.send(t, "tools/call", up+"__steps", `"name":"`+up+`__steps"`, nil)
 			if len(out) != 4 {
-				t.Errorf("%s to %s: %v", way, up, out)
+				t.Errorf("%s to %s: %v; want len(out) = 4", way, up, out)
 				continue
 			}
 			for i, notice := range out[:3] {
 				if want := `"progressToken":"p","progress":` + string(rune('1'+i)); !strings.Contains(notice, want) {
-					t.Errorf("%s to %s: %s has no %s", way, up, notice, want)
+					t.Errorf("%s to %s: %s has no %s; want notice with %v", way, up, notice, want, want)
 				}
 			}
 		}
@@ -335,7 +337,7 @@ func TestCancellingPassesThePlane(t *testing.T) {
 			heardOf(t, "the cancellation at "+up, ups[up].ends)
 			t.Logf("modern %v to %s: %s", modern, up, time.Since(began).Round(time.Millisecond))
 			if text := heardOf(t, "the end of the request", answered); strings.Contains(text, "result") || strings.Contains(text, "error") {
-				t.Errorf("sent after cancelling: %s", text)
+				t.Errorf(`sent after cancelling: %s; want text without "result", text without "error"`, text)
 			}
 			leave()
 		}

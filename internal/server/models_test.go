@@ -36,15 +36,15 @@ func TestAModelIsInvokedByItsType(t *testing.T) {
 		{"device-tools:model:TEXT_SMALL", `{"prompt":"hello"}`, ""},
 	} {
 		if a := invoke("admin", tt.target, tt.input, tt.selector); a.status != 200 || !strings.Contains(a.body, `"result"`) {
-			t.Errorf("%s%s: %d %s", tt.target, tt.selector, a.status, a.body)
+			t.Errorf(`%s%s: %d %s; want a.status = 200, a.body with "\"result\""`, tt.target, tt.selector, a.status, a.body)
 		}
 	}
 	if a := invoke("admin", "model.invoke", `{"modelType":"NONE"}`, ""); a.status != http.StatusServiceUnavailable ||
 		!strings.Contains(a.body, "no_provider") {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = http.StatusServiceUnavailable, a.body with "no_provider"`, a.status, a.body)
 	}
 	if a := invoke("agent", "model.invoke", `{"modelType":"TEXT_SMALL"}`, ""); a.status != http.StatusNotFound {
-		t.Errorf("it is not an action of agents: %d %s", a.status, a.body)
+		t.Errorf("it is not an action of agents: %d %s; want a.status = http.StatusNotFound", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }

@@ -293,7 +293,8 @@ func (n *node) verify(t testing.TB) {
 		t.Fatal(err)
 	}
 	if out.FirstBad != nil || out.Records == 0 {
-		t.Errorf("the chain does not hold: %d records, first bad %s", out.Records, out.FirstBad)
+		t.Errorf("the chain does not hold: %d records, first bad %s; want out.FirstBad = nil, out.Records other than 0",
+			out.Records, out.FirstBad)
 	}
 }
 
@@ -308,7 +309,7 @@ func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() 
 	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("not within %s: %s; want not time.Now().After(deadline)", limit, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

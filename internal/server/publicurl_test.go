@@ -24,7 +24,7 @@ func TestPublicURLAdmitsItsHostAlone(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("Host %s: %d, not %d", host, resp.StatusCode, want)
+			t.Errorf("Host %s: %d, not %d; want resp.StatusCode = %v", host, resp.StatusCode, want, want)
 		}
 	}
 }

@@ -37,14 +37,14 @@ func TestStartIsNotHeldUp(t *testing.T) {
 	began := time.Now()
 	n = serve(t, home)
 	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("a silent endpoint held the start up for %s", took)
+		t.Errorf("a silent endpoint held the start up for %s; want took at most 8 * time.Second", took)
 	}
 	var out client.Invoked
 	if err := n.admin.Invoke(t.Context(), client.Invocation{Target: "fs.list"}, &out); err != nil {
 		t.Errorf("local files: %v", err)
 	}
 	if a := n.request(t, "GET", "/readyz", "", ""); a.status != http.StatusOK {
-		t.Errorf("/readyz: %d %s", a.status, a.body)
+		t.Errorf("/readyz: %d %s; want a.status = http.StatusOK", a.status, a.body)
 	}
 	silent.Store(false)
 	ep.CloseClientConnections()

@@ -177,10 +177,10 @@ func TestScriptsOfAnExtension(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(home, "extensions", "tools.script", "work", "dir", "note")); err != nil ||
 		string(data) != "kept" {
-		t.Errorf("the working folder has %q, %v", data, err)
+		t.Errorf(`the working folder has %q, %v; want no error, string(data) = "kept"`, data, err)
 	}
 	if list := n.records(t, "event=egress_allowed"); len(list) != 1 {
-		t.Errorf("%d connections are recorded", len(list))
+		t.Errorf("%d connections are recorded; want len(list) = 1", len(list))
 	}
 	script := filepath.Join(home, "extensions", "tools.script", "scripts", "js.js")
 	if err := os.Chmod(filepath.Dir(script), 0o755); err != nil {
@@ -192,7 +192,8 @@ func TestScriptsOfAnExtension(t *testing.T) {
 	}
 	if out, err := n.say(t, "/js chunks"); err == nil || capability.AsError(err).Reason != "security_violation" ||
 		strings.Contains(out, "other") {
-		t.Errorf("an exchanged script: %q, %v", out, err)
+		t.Errorf(`an exchanged script: %q, %v; want an error, capability.AsError(err).Reason = "security_violation", out without "other"`,
+			out, err)
 	}
 	n.verify(t)
 }

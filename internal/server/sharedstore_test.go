@@ -48,7 +48,7 @@ func within(t *testing.T, what string, ok func() bool) {
 	took := time.Since(began)
 	t.Logf("%s after %s", what, took.Round(time.Millisecond))
 	if took > waitTimeout {
-		t.Errorf("%s took %s, more than %s", what, took, waitTimeout)
+		t.Errorf("%s took %s, more than %s; want took at most %v", what, took, waitTimeout, waitTimeout)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	_, err := write(t, annA, "approved.txt", "")
 	e := capability.AsError(err)
 	if capability.CodeOf(err) != capability.CodeApprovalRequired {
-		t.Fatal(err)
+		t.Fatalf("%v; want capability.CodeOf(err) = capability.CodeApprovalRequired", err)
 	}
 	id, _ := e.Details["approval"].(string)
 	b.must(t, http.MethodPost, "/api/v1/confirmations/"+id, map[string]string{"decision": "once"}, nil)
@@ -115,7 +115,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 		t.Error("the file is not where it was asked for")
 	}
 	if _, err := write(t, annA, "approved.txt", ""); capability.CodeOf(err) != capability.CodeApprovalRequired {
-		t.Errorf("an approval for once was used twice: %v", err)
+		t.Errorf("an approval for once was used twice: %v; want capability.CodeOf(err) = capability.CodeApprovalRequired", err)
 	}
 
 	// A grant for one use made on A counts on both: one of two calls goes by it.
@@ -126,7 +126,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 		return err == nil
 	})
 	if _, err := write(t, annA, "granted.txt", ""); capability.CodeOf(err) != capability.CodeApprovalRequired {
-		t.Errorf("a grant for one use was used twice: %v", err)
+		t.Errorf("a grant for one use was used twice: %v; want capability.CodeOf(err) = capability.CodeApprovalRequired", err)
 	}
 	a.must(t, http.MethodPost, "/api/v1/grants", map[string]any{"principal": "agent:ann", "action": "fs.writeText"}, &grant)
 
@@ -143,7 +143,9 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	}
 	if first.Invocation.ID == "" || first.Invocation.ID != second.Invocation.ID ||
 		exists(filepath.Join(a.home, "files", "k.txt")) == exists(filepath.Join(b.home, "files", "k.txt")) {
-		t.Errorf("one key ran twice: %+v %+v", first, second)
+		t.Errorf(`one key ran twice: %+v %+v; want first.Invocation.ID other than "", first.Invocation.ID = %v, `+
+			`exists(filepath.Join(a.home, "files", "k.txt")) other than exists(filepath.Join(b.home, "files", "k.txt"))`, first, second,
+			second.Invocation.ID)
 	}
 
 	a.must(t, http.MethodDelete, "/api/v1/grants/"+grant.ID, nil, nil)
@@ -157,12 +159,12 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	// What was recorded on either is in the joined index under its name.
 	for _, n := range []*node{a, b} {
 		if len(n.records(t, "limit=100")) == 0 {
-			t.Error("a gateway does not find its own records")
+			t.Error(`a gateway does not find its own records; want len(n.records(t, "limit=100")) other than 0`)
 		}
 		n.verify(t)
 	}
 	if got := postgres.Query(t, url, `SELECT count(DISTINCT gateway) FROM audit_index WHERE event = 'server_started'`); got != "2" {
-		t.Errorf("%s gateways in the index", got)
+		t.Errorf(`%s gateways in the index; want got = "2"`, got)
 	}
 	for _, n := range []*node{a, b} {
 		if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body,
@@ -184,7 +186,7 @@ func TestAnEndpointConnectedOnOneGatewayIsOnTheOther(t *testing.T) {
 	b.must(t, http.MethodDelete, "/api/capability-router/endpoints/far", nil, nil)
 	within(t, "an endpoint disconnected on B is gone on A", func() bool { return len(a.endpoints(t)) == 0 })
 	if err := a.call(t, "trial:action:PING"); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 
 	// Its token stays on the machine it was given to: the other states what is missing.
@@ -197,10 +199,10 @@ func TestAnEndpointConnectedOnOneGatewayIsOnTheOther(t *testing.T) {
 	})
 	_, name, ok := strings.Cut(there.Reason, "junctor secrets set ")
 	if !ok {
-		t.Fatalf("%+v", there)
+		t.Fatalf("%+v; want ok = true", there)
 	}
 	if err := b.call(t, "trial:action:PING"); err == nil {
-		t.Error("an endpoint was called without its token")
+		t.Error("an endpoint was called without its token; want an error")
 	}
 	if ans := b.request(t, http.MethodPut, "/api/v1/secrets/"+name, b.token(t, "admin"), "given-in-confidence", func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/octet-stream")
@@ -234,7 +236,7 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 		t.Errorf("a read while the store is away: %v", err)
 	}
 	if len(n.records(t, "event=capability_executed")) == 0 {
-		t.Error("the audit cannot be asked while the store is away")
+		t.Error(`the audit cannot be asked while the store is away; want len(n.records(t, "event=capability_executed")) other than 0`)
 	}
 	for what, err := range map[string]error{
 		"a token": newToken(),
@@ -251,7 +253,8 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 	} {
 		if capability.CodeOf(err) != capability.CodeUnavailable || reason(err) != "store_unavailable" ||
 			!strings.Contains(err.Error(), "the shared store") {
-			t.Errorf("%s while the store is away: %v", what, err)
+			t.Errorf("%s while the store is away: %v; want capability.CodeOf(err) = capability.CodeUnavailable, reason(err) = "+
+				`"store_unavailable", err.Error() with "the shared store"`, what, err)
 		}
 	}
 	if exists(filepath.Join(n.home, "files", "keyed.txt")) || exists(filepath.Join(n.home, "files", "asked.txt")) {

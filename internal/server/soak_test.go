@@ -31,7 +31,7 @@ func TestSoakFlappingEndpoint(t *testing.T) {
 		var out client.Invoked
 		if err := n.admin.Invoke(ctx, client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`)}, &out); err != nil &&
 			ctx.Err() == nil {
-			t.Fatalf("the local provider, after %d flaps: %v", flaps, err)
+			t.Fatalf("the local provider, after %d flaps: %v; want not (err != nil && ctx.Err() == nil)", flaps, err)
 		}
 		ep = spawn(t, "endpoint", nil, address, "trial")
 		eventually(t, "a call reaches the endpoint again", func() bool { return n.ping(t, "1s") == nil || ctx.Err() != nil })

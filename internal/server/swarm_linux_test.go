@@ -210,10 +210,11 @@ func TestASwarm(t *testing.T) {
 	}), http.StatusCreated, &made)
 	if len(made.Agents) != 3 || made.Agents[0].SessionID == "" || made.Agents[1].SessionID == "" || made.Agents[2].SessionID != "" ||
 		made.Agents[2].Status != "planned" {
-		t.Fatalf("%+v", made)
+		t.Fatalf(`%+v; want len(made.Agents) = 3, made.Agents[0].SessionID other than "", made.Agents[1].SessionID other than `+
+			`"", made.Agents[2].SessionID = "", made.Agents[2].Status = "planned"`, made)
 	}
 	if made.Agents[0].Workdir == made.Agents[1].Workdir {
-		t.Errorf("both work in %s", made.Agents[0].Workdir)
+		t.Errorf("both work in %s; want made.Agents[0].Workdir other than made.Agents[1].Workdir", made.Agents[0].Workdir)
 	}
 	eventually(t, "the task is completed", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	th := n.thread(t, made.ThreadID)
@@ -227,7 +228,7 @@ func TestASwarm(t *testing.T) {
 		return false
 	})
 	if th.Status != "done" || th.Summary != "Synthesis: all of it is done." || len(th.Sessions) != 3 {
-		t.Errorf("%+v", th)
+		t.Errorf(`%+v; want th.Status = "done", th.Summary = "Synthesis: all of it is done.", len(th.Sessions) = 3`, th)
 	}
 	messages, shared, back := 0, 0, 0
 	for _, e := range th.Events {
@@ -241,20 +242,22 @@ func TestASwarm(t *testing.T) {
 		}
 	}
 	if messages != 1 || shared != 2 || back != 1 {
-		t.Errorf("%d messages, %d decisions, %d sent back, of %+v", messages, shared, back, th.Events)
+		t.Errorf("%d messages, %d decisions, %d sent back, of %+v; want messages = 1, shared = 2, back = 1",
+			messages, shared, back, th.Events)
 	}
 	for dir, want := range map[string]string{made.Agents[0].Workdir + "/api.txt": "right\n", made.Agents[1].Workdir + "/docs.txt": "docs\n"} {
 		if data, err := os.ReadFile(dir); string(data) != want {
-			t.Errorf("%s: %q %v", dir, data, err)
+			t.Errorf("%s: %q %v; want string(data) = %v", dir, data, err, want)
 		}
 	}
 	last := th.Sessions[2]
 	if model.count("You coordinate agents", "say joined", "the port is 8080") == 0 {
-		t.Error("the decision of one agent is not known where another one's is made")
+		t.Error(`the decision of one agent is not known where another one's is made; want model.count("You coordinate agents", ` +
+			`"say joined", "the port is 8080") other than 0`)
 	}
 	if text := n.request(t, "GET", "/api/coding-agents/"+last.SessionID+"/output?lines=200", admin, "").body; !strings.Contains(text,
 		"joined") {
-		t.Errorf("the last agent shows %s", text)
+		t.Errorf(`the last agent shows %s; want text with "joined"`, text)
 	}
 	// Its branch becomes the pull request.
 	var list []struct{ ID, Path string }
@@ -266,7 +269,7 @@ func TestASwarm(t *testing.T) {
 			}
 			n.ask(t, "POST", "/api/workspace/"+w.ID+"/finalize", `{"prTitle":"The thing"}`, http.StatusOK, &done)
 			if done.Pull.Number != 1 {
-				t.Errorf("%+v", done)
+				t.Errorf("%+v; want done.Pull.Number = 1", done)
 			}
 		}
 	}

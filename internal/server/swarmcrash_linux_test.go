@@ -91,7 +91,8 @@ func killSwarms(t *testing.T, times int) {
 			}
 		}
 		if told != 1 || completed != len(th.Nodes) || !strings.HasPrefix(th.Summary, "Synthesis") {
-			t.Errorf("%s: told %d times, %d of %d parts, %q, of %+v", short.Title, told, completed, len(th.Nodes), th.Summary, th)
+			t.Errorf(`%s: told %d times, %d of %d parts, %q, of %+v; want told = 1, completed = %v, th.Summary beginning with "Synthesis"`,
+				short.Title, told, completed, len(th.Nodes), th.Summary, th, len(th.Nodes))
 		}
 	}
 	var tasks struct {
@@ -106,7 +107,7 @@ func killSwarms(t *testing.T, times int) {
 		return err == nil && len(left) == 0
 	})
 	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
-		t.Errorf("the user's settings are %s %v", data, err)
+		t.Errorf("the user's settings are %s %v; want string(data) = %v", data, err, userSettings)
 	}
 	t.Logf("%d threads came through %d kills", len(list), times)
 	n.terminate(t, killGrace)
@@ -152,7 +153,7 @@ func (n *node) whole(t *testing.T, thread string, nodes int) {
 		}
 	}
 	if told != 1 || completed != nodes {
-		t.Errorf("told %d times, %d of %d nodes, of %+v", told, completed, nodes, th)
+		t.Errorf("told %d times, %d of %d nodes, of %+v; want told = 1, completed = %v", told, completed, nodes, th, nodes)
 	}
 }
 
@@ -174,14 +175,14 @@ func TestMoreIsGivenThanMayRun(t *testing.T) {
 	states := map[string]int{}
 	for _, a := range made.Agents {
 		if a.Error != nil {
-			t.Errorf("%+v", a)
+			t.Errorf("%+v; want a.Error = nil", a)
 		}
 		if a.SessionID == "" {
 			states[a.Status]++
 		}
 	}
 	if len(made.Agents) != 3 || states["ready"] != 1 || states["planned"] != 1 {
-		t.Errorf("%+v", made.Agents)
+		t.Errorf(`%+v; want len(made.Agents) = 3, states["ready"] = 1, states["planned"] = 1`, made.Agents)
 	}
 	n.whole(t, made.ThreadID, 4)
 
@@ -193,7 +194,7 @@ func TestMoreIsGivenThanMayRun(t *testing.T) {
 	}}), http.StatusCreated, &refused)
 	for _, a := range refused.Agents {
 		if a.Error == nil || a.Error.Reason != "too_many_sessions" || a.Status != "failed" {
-			t.Errorf("%+v", a)
+			t.Errorf(`%+v; want a.Error not nil, a.Error.Reason = "too_many_sessions", a.Status = "failed"`, a)
 		}
 	}
 	n.terminate(t, killGrace)

@@ -84,7 +84,7 @@ func TestAPartWaitsForItsOwnAlone(t *testing.T) {
 			eventuallyWithin(t, time.Minute, "the parts are begun", func() bool { return slices.Equal(n.parts(t, made.ThreadID), c.want) })
 			if c.other == "linger" {
 				if n.ends(t, made.ThreadID) != 0 {
-					t.Error("an end was told of a thread that runs")
+					t.Error("an end was told of a thread that runs; want n.ends(t, made.ThreadID) = 0")
 				}
 				n.ask(t, "POST", threadsAt+"/threads/"+made.ThreadID+"/control", `{"action":"stop"}`, http.StatusOK, nil)
 			}
@@ -155,7 +155,8 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 	eventually(t, "what is new is done", func() bool { return n.task(t, next.Task).Task.State == "completed" })
 	for _, made := range []createdThread{stopped, cut} {
 		if th := n.thread(t, made.ThreadID); len(th.Sessions) != 1 || th.Status != "interrupted" || th.Nodes[2].Status == "running" {
-			t.Errorf("what was stopped goes on: %+v", th)
+			t.Errorf(`what was stopped goes on: %+v; want len(th.Sessions) = 1, th.Status = "interrupted", th.Nodes[2].Status `+
+				`other than "running"`, th)
 		}
 	}
 	n.terminate(t, killGrace)
@@ -174,11 +175,12 @@ func TestAShellDoesNotCarryOutWhatAnotherPrinted(t *testing.T) {
 	}}), http.StatusCreated, &made)
 	eventually(t, "both are done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	if _, err := os.Stat(mark); err == nil {
-		t.Error("it was carried out")
+		t.Error("it was carried out; want an error")
 	}
 	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[1].CompletionSummary, "after") ||
 		strings.Contains(th.Sessions[1].CompletionSummary, "not found") {
-		t.Errorf("%+v", th.Sessions)
+		t.Errorf(`%+v; want th.Sessions[1].CompletionSummary with "after", th.Sessions[1].CompletionSummary without "not found"`,
+			th.Sessions)
 	}
 	n.terminate(t, killGrace)
 }

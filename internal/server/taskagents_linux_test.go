@@ -227,7 +227,7 @@ func (n *node) spawnAgent(t *testing.T, body string) shownAgent {
 	a := n.request(t, "POST", "/api/coding-agents/spawn", n.token(t, "admin"), body)
 	var out struct{ Session shownAgent }
 	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want no error, a.status = http.StatusCreated", a.status, a.body)
 	}
 	return out.Session
 }
@@ -236,7 +236,7 @@ func (n *node) shown(t *testing.T, id string) (s shownAgent) {
 	t.Helper()
 	a := n.request(t, "GET", "/api/task-agents/"+id, n.token(t, "admin"), "")
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want no error, a.status = http.StatusOK", a.status, a.body)
 	}
 	return s
 }
@@ -249,23 +249,25 @@ func TestATaskAgent(t *testing.T) {
 	admin := n.token(t, "admin")
 	spawned := n.spawnAgent(t, `{"agentType":"Claude Code","task":"say hello","metadata":{"label":"greeter"}}`)
 	if spawned.Status != "starting" || spawned.ApprovalPreset != "autonomous" || spawned.ResumeToken == "" {
-		t.Errorf("%+v", spawned)
+		t.Errorf(`%+v; want spawned.Status = "starting", spawned.ApprovalPreset = "autonomous", spawned.ResumeToken other than ""`,
+			spawned)
 	}
 	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
 	done := n.shown(t, spawned.ID)
 	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") ||
 		done.ResumeToken != spawned.ResumeToken {
-		t.Errorf("%+v", done)
+		t.Errorf(`%+v; want len(done.Decisions) = 1, done.Decisions[0] beginning with "wrote hello.txt because", done.ResumeToken = %v`,
+			done, spawned.ResumeToken)
 	}
 	if data, err := os.ReadFile(filepath.Join(done.Workdir, "hello.txt")); string(data) != "hello" {
-		t.Error(err)
+		t.Errorf(`%v; want string(data) = "hello"`, err)
 	}
 	if exists(filepath.Join(done.Workdir, "..", "outside.txt")) {
 		t.Error("a file was written outside of the folder")
 	}
 	entries, err := os.ReadDir(done.Workdir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v", entries)
+		t.Errorf("the folder holds %v; want no error, len(entries) = 1", entries)
 	}
 	path := "/api/coding-agents/" + done.ID
 	for suffix, want := range map[string]string{
@@ -281,14 +283,15 @@ func TestATaskAgent(t *testing.T) {
 	// A word in time keeps it from being stopped.
 	a := n.request(t, "POST", path+"/send", admin, `{"input":"and again"}`)
 	if a.status != 200 || !strings.Contains(a.body, `"delivered"`) {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = 200, a.body with "\"delivered\""`, a.status, a.body)
 	}
 	eventually(t, "it is done once more", func() bool {
 		return strings.Contains(n.request(t, "GET", path+"/output", admin, "").body, "Done: and again")
 	})
 	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); !strings.Contains(a.body, `"verdict":"allow"`) ||
 		!strings.Contains(a.body, `"verdict":"deny"`) {
-		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
+		t.Errorf(`the record of what was allowed: %d %s; want a.body with "\"verdict\":\"allow\"", a.body with "\"verdict\":\"deny\""`,
+			a.status, a.body)
 	}
 	eventually(t, "it is stopped, because nobody goes on", func() bool { return n.shown(t, done.ID).Status == "stopped" })
 	eventually(t, "nothing is left of it", func() bool {
@@ -296,20 +299,20 @@ func TestATaskAgent(t *testing.T) {
 		return len(left) == 0
 	})
 	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
-		t.Errorf("the user's settings are %s %v", data, err)
+		t.Errorf("the user's settings are %s %v; want string(data) = %v", data, err, userSettings)
 	}
 	if a := n.request(t, "POST", path+"/send", admin, `{"input":"hello?"}`); a.status != 503 || !strings.Contains(a.body, "session_ended") {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = 503, a.body with "session_ended"`, a.status, a.body)
 	}
 	n.replayed(t, done.ID, "done")
 	// The conversation can be gone on with.
 	again := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+done.ResumeToken+`"}`)
 	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
 	if got := n.shown(t, again.ID); got.ResumeToken != done.ResumeToken {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.ResumeToken = %v", got, done.ResumeToken)
 	}
 	if kept, err := os.ReadDir(filepath.Join(n.home, "agents", "kept")); err != nil || len(kept) != 1 {
-		t.Errorf("%v %v", kept, err)
+		t.Errorf("%v %v; want no error, len(kept) = 1", kept, err)
 	}
 	n.terminate(t, killGrace)
 }
@@ -323,7 +326,7 @@ func TestAServerIsKilledWithAgents(t *testing.T) {
 	work := filepath.Join(home, "workspaces")
 	s := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+work+`","task":"stay","metadata":{"keepAliveAfterComplete":true}}`)
 	if s.ApprovalPreset != "permissive" {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.ApprovalPreset = "permissive"`, s)
 	}
 	eventually(t, "the turn is done", func() bool { return n.shown(t, s.ID).Phase == "done" })
 	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); err != nil || string(data) == userSettings {
@@ -332,14 +335,14 @@ func TestAServerIsKilledWithAgents(t *testing.T) {
 	n.kill()
 	n = serve(t, home, env...)
 	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
-		t.Errorf("the user's settings are %s %v", data, err)
+		t.Errorf("the user's settings are %s %v; want string(data) = %v", data, err, userSettings)
 	}
 	if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid)); err == nil && !strings.Contains(string(data), ") Z ") {
-		t.Errorf("process %d is left: %s", s.Pid, data)
+		t.Errorf(`process %d is left: %s; want not (err == nil && !strings.Contains(string(data), ") Z "))`, s.Pid, data)
 	}
 	left, err := os.ReadDir(filepath.Join(home, "agents", "sessions"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("%v %v", left, err)
+		t.Errorf("%v %v; want no error, len(left) at most 0", left, err)
 	}
 	n.terminate(t, killGrace)
 }
@@ -382,16 +385,16 @@ func TestWhoMayDoWhatToAgents(t *testing.T) {
 		"a method that is not allowed":  {"DELETE", "/spawn", admin, "", 405, ""},
 	} {
 		if a := n.request(t, c.method, "/api/coding-agents"+c.path, c.token, c.body); a.status != c.status || !strings.Contains(a.body, c.says) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = %v, a.body with %v", name, a.status, a.body, c.status, c.says)
 		}
 	}
 	n.console(t, s.ID)
 	left, err := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
 	if err != nil || len(left) != 1 {
-		t.Errorf("what failed has left %v %v", left, err)
+		t.Errorf("what failed has left %v %v; want no error, len(left) = 1", left, err)
 	}
 	if a := n.request(t, "POST", "/api/coding-agents/"+s.ID+"/stop", admin, `{"force":true}`); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = 200", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }
@@ -408,7 +411,7 @@ func (n *node) console(t *testing.T, session string) {
 	} {
 		if conn, res, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: h}); err == nil || res == nil ||
 			res.StatusCode/100 != 4 {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want an error, res not nil, res.StatusCode / 100 = 4", name, err)
 			if conn != nil {
 				_ = conn.CloseNow()
 			}
@@ -441,7 +444,7 @@ func (n *node) console(t *testing.T, session string) {
 				break
 			}
 			if strings.Contains(string(data), `"type":"error"`) {
-				t.Errorf("%s: %s", c[0], data)
+				t.Errorf(`%s: %s; want string(data) without "\"type\":\"error\""`, c[0], data)
 				break
 			}
 		}
@@ -455,7 +458,7 @@ func (n *node) replayed(t *testing.T, session, word string) {
 	a := n.request(t, "GET", "/api/coding-agents/"+session+"/recording", n.token(t, "admin"), "")
 	rec, err := cast.Read(strings.NewReader(a.body))
 	if err != nil || a.status != 200 {
-		t.Fatalf("%d %v", a.status, err)
+		t.Fatalf("%d %v; want no error, a.status = 200", a.status, err)
 	}
 	subject, err := detect.GuessProgram(rec, "")
 	if err != nil || subject.Framework != programs.Claude {
@@ -474,6 +477,6 @@ func (n *node) replayed(t *testing.T, session, word string) {
 		words = append(words, s.To)
 		return nil
 	}); err != nil || !slices.Contains(words, word) {
-		t.Errorf("it went through %v: %v", words, err)
+		t.Errorf("it went through %v: %v; want no error, words with %v", words, err, word)
 	}
 }

@@ -84,7 +84,7 @@ func TestPermissionOfATaskAgentIsAnApproval(t *testing.T) {
 	n.ask(t, "POST", "/api/coding-agents/"+s.ID+"/send", `{"input":"again"}`, http.StatusOK, nil)
 	second := n.waits(t)
 	if second.ID == first.ID {
-		t.Errorf("the second question has the id of the first, %s", first.ID)
+		t.Errorf("the second question has the id of the first, %s; want second.ID other than %v", first.ID, first.ID)
 	}
 	n.ask(t, "POST", "/api/coding-agents/"+s.ID+"/answer", fmt.Sprintf(`{"blocker":"%s","answer":"%d"}`, second.ID, deny), http.StatusOK, nil)
 	if got := n.decidedApproval(t, second.ID); got.State != "denied" || got.Decision != "deny" {

@@ -37,7 +37,7 @@ func TestSigningIn(t *testing.T) {
 		t.Helper()
 		a := n.request(t, "POST", "/api/coding-agents/auth/claude", admin, "")
 		if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+			t.Fatalf("%d %s; want no error, a.status = http.StatusOK", a.status, a.body)
 		}
 		return p
 	}
@@ -46,7 +46,7 @@ func TestSigningIn(t *testing.T) {
 		p := begin()
 		want.Instructions = p.Instructions
 		if p != want || p.Instructions == "" {
-			t.Errorf("%+v", p)
+			t.Errorf(`%+v; want p = %v, p.Instructions other than ""`, p, want)
 		}
 	}
 	helpers := func() (n int) {
@@ -60,7 +60,7 @@ func TestSigningIn(t *testing.T) {
 		return n
 	}
 	if got := helpers(); got != 1 {
-		t.Errorf("%d helpers run", got)
+		t.Errorf("%d helpers run; want got = 1", got)
 	}
 	if err := os.WriteFile(filepath.Join(user, "somebody-was-there"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestSigningIn(t *testing.T) {
 		"/pty-1-ab/screen": {admin, http.StatusMethodNotAllowed, "method_not_allowed"},
 	} {
 		if a := n.request(t, "POST", "/api/task-agents"+path, c.token, ""); a.status != c.status || !strings.Contains(a.body, c.says) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = %v, a.body with %v", path, a.status, a.body, c.status, c.says)
 		}
 	}
 	// The server's end is the helper's.
@@ -93,7 +93,7 @@ func TestSigningIn(t *testing.T) {
 	begin()
 	n.terminate(t, killGrace)
 	if got := helpers(); got != 0 {
-		t.Errorf("%d helpers are left", got)
+		t.Errorf("%d helpers are left; want got = 0", got)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestASessionThatWaitsForALogin(t *testing.T) {
 	// A second caller joins the login that was begun for it.
 	a := n.request(t, "POST", "/api/coding-agents/auth/claude", n.token(t, "admin"), "")
 	if a.status != http.StatusOK || !strings.Contains(a.body, "https://claude.ai/oauth/authorize") {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = http.StatusOK, a.body with "https://claude.ai/oauth/authorize"`, a.status, a.body)
 	}
 	if err := os.WriteFile(filepath.Join(user, "somebody-was-there"), nil, 0o600); err != nil {
 		t.Fatal(err)

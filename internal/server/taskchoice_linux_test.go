@@ -47,25 +47,27 @@ func TestAProgramIsChosen(t *testing.T) {
 		t.Helper()
 		a := n.request(t, "GET", "/api/coding-agents/settings", admin, "")
 		if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+			t.Fatalf("%d %s; want no error, a.status = http.StatusOK", a.status, a.body)
 		}
 		return s
 	}
 	s := get(n)
 	if s.Preset != "standard" || s.Strategy != "fixed" || s.Type != "" || s.Preferred != "claude" || s.Reason == "" ||
 		s.Subscription != "anthropic-subscription" || len(s.Frameworks) != 7 {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Preset = "standard", s.Strategy = "fixed", s.Type = "", s.Preferred = "claude", s.Reason other `+
+			`than "", s.Subscription = "anthropic-subscription", len(s.Frameworks) = 7`, s)
 	}
 	for _, f := range s.Frameworks {
 		if is := f.ID == "claude"; f.Installed != is || f.AuthReady != is || f.Recommended != is {
-			t.Errorf("%+v", f)
+			t.Errorf("%+v; want f.Installed = %v, f.AuthReady = %v, f.Recommended = %v", f, is, is, is)
 		}
 	}
 	// The request names no program.
 	spawned := n.spawnAgent(t, `{"task":"fix the bug","metadata":{"keepAliveAfterComplete":true}}`)
 	if spawned.ApprovalPreset != "standard" || !strings.HasPrefix(spawned.Workdir, code+"/") || spawned.Cols != 90 || spawned.Rows != 30 ||
 		spawned.AgentType != "claude" {
-		t.Errorf("%+v", spawned)
+		t.Errorf(`%+v; want spawned.ApprovalPreset = "standard", spawned.Workdir beginning with code + "/", spawned.Cols = 90, `+
+			`spawned.Rows = 30, spawned.AgentType = "claude"`, spawned)
 	}
 	eventually(t, "the program has the forwarded variable", func() bool { // until its exec it has the server's
 		data, err := os.ReadFile("/proc/" + strconv.Itoa(spawned.Pid) + "/environ")
@@ -75,7 +77,7 @@ func TestAProgramIsChosen(t *testing.T) {
 		t.Helper()
 		a := n.request(t, "GET", "/api/task-agents/metrics", admin, "")
 		if err := json.Unmarshal([]byte(a.body), &m); err != nil || a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+			t.Fatalf("%d %s; want no error, a.status = http.StatusOK", a.status, a.body)
 		}
 		return m
 	}
@@ -88,13 +90,13 @@ func TestAProgramIsChosen(t *testing.T) {
 	// The file changes; then an operator sets it here.
 	write(`{"env":{"PARALLAX_DEFAULT_APPROVAL_PRESET":"readonly","PARALLAX_DEFAULT_AGENT_TYPE":"codex"}}`)
 	if s := get(n); s.Preset != "readonly" || s.Type != "codex" || s.Preferred != "claude" || s.Subscription != "" {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Preset = "readonly", s.Type = "codex", s.Preferred = "claude", s.Subscription = ""`, s)
 	}
 	patch := func(body string, status int) string {
 		t.Helper()
 		a := n.request(t, "PATCH", "/api/coding-agents/settings", admin, body)
 		if a.status != status {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = %v", body, a.status, a.body, status)
 		}
 		return a.body
 	}
@@ -104,23 +106,23 @@ func TestAProgramIsChosen(t *testing.T) {
 	}
 	patch(`{"colour":"red"}`, http.StatusBadRequest)
 	if a := n.request(t, "PATCH", "/api/coding-agents/settings", n.token(t, "agent"), `{}`); a.status != http.StatusForbidden {
-		t.Errorf("an agent sets it: %d", a.status)
+		t.Errorf("an agent sets it: %d; want a.status = http.StatusForbidden", a.status)
 	}
 	if a := n.request(t, "GET", "/api/v1/audit?event=config_changed", admin, ""); strings.Count(a.body, "defaultAgentType") != 1 ||
 		strings.Contains(a.body, "yolo") {
-		t.Errorf("the record of what was set: %s", a.body)
+		t.Errorf(`the record of what was set: %s; want strings.Count(a.body, "defaultAgentType") = 1, a.body without "yolo"`, a.body)
 	}
 	n.terminate(t, killGrace)
 
 	n = serve(t, home, env...)
 	if s := get(n); s.Preset != "permissive" || s.Type != "shell" {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Preset = "permissive", s.Type = "shell"`, s)
 	}
 	if m := metrics(n)["claude"]; m.Completed != 1 {
-		t.Errorf("%+v", m)
+		t.Errorf("%+v; want m.Completed = 1", m)
 	}
 	if sh := n.spawnAgent(t, `{"agentType":"auto","task":"true"}`); sh.AgentType != "shell" || sh.ApprovalPreset != "permissive" {
-		t.Errorf("%+v", sh)
+		t.Errorf(`%+v; want sh.AgentType = "shell", sh.ApprovalPreset = "permissive"`, sh)
 	}
 	n.terminate(t, killGrace)
 }
@@ -132,7 +134,8 @@ func TestNothingIsInstalled(t *testing.T) {
 	a := n.request(t, "POST", "/api/coding-agents/spawn", n.token(t, "admin"), `{"task":"x"}`)
 	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "agent_not_installed") ||
 		!strings.Contains(a.body, "preflight") {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = http.StatusServiceUnavailable, a.body with "agent_not_installed", a.body with "preflight"`,
+			a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }

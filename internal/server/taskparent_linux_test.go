@@ -64,7 +64,7 @@ func (n *node) bridge(t *testing.T, id, token, what string, status int, into any
 	t.Helper()
 	a := n.request(t, "GET", "/api/coding-agents/"+id+"/"+what, "", "", func(r *http.Request) { r.Header.Set("X-Parallax-Hook-Token", token) })
 	if a.status != status {
-		t.Fatalf("%s of %s: %d %s", what, id, a.status, a.body)
+		t.Fatalf("%s of %s: %d %s; want a.status = %v", what, id, a.status, a.body, status)
 	}
 	if err := json.Unmarshal([]byte(a.body), into); err != nil {
 		t.Fatalf("%s: %v in %s", what, err, a.body)
@@ -89,23 +89,24 @@ func TestTheRoomOfATask(t *testing.T) {
 		for i := range 12 {
 			body := mustJSON(t, map[string]any{"session_id": "lounge", "text": fmt.Sprintf("%s wants the port to be %d", who, 8000+i)})
 			if a := n.request(t, "POST", "/api/v1/chat/messages", token, body); a.status >= 400 {
-				t.Fatalf("%d %s", a.status, a.body)
+				t.Fatalf("%d %s; want a.status less than 400", a.status, a.body)
 			}
 		}
 		a := n.request(t, "POST", "/api/coding-agents/coordinator/threads", token, `{"task":"linger","agentType":"claude","roomId":"lounge"}`)
 		var thread createdThread
 		if err := json.Unmarshal([]byte(a.body), &thread); err != nil || len(thread.Agents) != 1 || thread.Agents[0].SessionID == "" {
-			t.Fatalf("%d %s", a.status, a.body)
+			t.Fatalf(`%d %s; want no error, len(thread.Agents) = 1, thread.Agents[0].SessionID other than ""`, a.status, a.body)
 		}
 		sessions[who] = thread.Agents[0].SessionID
 		token := n.sessionToken(t, sessions[who])
 		var about parentContext
 		n.bridge(t, sessions[who], token, "parent-context", http.StatusOK, &about)
 		if about.Room == nil || about.Room.ID != "lounge" || about.Room.Thread_ID != thread.ThreadID {
-			t.Errorf("%s: %+v", who, about.Room)
+			t.Errorf(`%s: %+v; want about.Room not nil, about.Room.ID = "lounge", about.Room.Thread_ID = %v`,
+				who, about.Room, thread.ThreadID)
 		}
 		if c := about.Character; c == nil || c.Name != "Ada" || len(c.Bio) != 1 || len(c.Topics) != 2 {
-			t.Errorf("%s: %+v", who, c)
+			t.Errorf(`%s: %+v; want c not nil, c.Name = "Ada", len(c.Bio) = 1, len(c.Topics) = 2`, who, c)
 		}
 	}
 	for who, other := range map[string]string{"admin": "olga", "olga": "admin"} {
@@ -113,17 +114,18 @@ func TestTheRoomOfATask(t *testing.T) {
 		var said parentMemory
 		n.bridge(t, id, token, "memory?q=PORT", http.StatusOK, &said)
 		if said.Count != 10 || said.RoomID != "lounge" || said.Messages[9].Speaker != "user" || said.Messages[9].CreatedAt == "" {
-			t.Errorf("%s: %+v", who, said)
+			t.Errorf(`%s: %+v; want said.Count = 10, said.RoomID = "lounge", said.Messages[9].Speaker = "user", `+
+				`said.Messages[9].CreatedAt other than ""`, who, said)
 		}
 		for _, m := range said.Messages {
 			if !strings.HasPrefix(m.Text, who+" wants") {
-				t.Errorf("%s reads %+v", who, m)
+				t.Errorf(`%s reads %+v; want m.Text beginning with who + " wants"`, who, m)
 			}
 		}
 		for query, want := range map[string]int{"q=port&limit=3": 3, "q=port&limit=1000": 12, "q=port&limit=0": 1, "q=" + other: 0} {
 			var said parentMemory
 			if n.bridge(t, id, token, "memory?"+query, http.StatusOK, &said); said.Count != want {
-				t.Errorf("%s: %s: %d messages", who, query, said.Count)
+				t.Errorf("%s: %s: %d messages; want said.Count = %v", who, query, said.Count, want)
 			}
 		}
 		for query, code := range map[string]string{
@@ -132,13 +134,13 @@ func TestTheRoomOfATask(t *testing.T) {
 		} {
 			var refused parentMemory
 			if n.bridge(t, id, token, "memory"+query, http.StatusBadRequest, &refused); refused.Code != code {
-				t.Errorf("%s: %s", query, refused.Code)
+				t.Errorf("%s: %s; want refused.Code = %v", query, refused.Code, code)
 			}
 		}
 		for _, what := range []string{"parent-context", "memory?q=port", "active-workspaces"} {
 			var refused parentMemory
 			if n.bridge(t, sessions[other], token, what, http.StatusForbidden, &refused); refused.Code != "other_session" {
-				t.Errorf("%s: %+v", what, refused)
+				t.Errorf(`%s: %+v; want refused.Code = "other_session"`, what, refused)
 			}
 		}
 	}
@@ -152,13 +154,13 @@ func TestTheRoomOfATask(t *testing.T) {
 	}
 	n.ask(t, "POST", "/api/v1/invocations", `{"target":"task-agent.task.create","session":"lounge","input":{"task":"linger","agentType":"claude"}}`, http.StatusOK, &used)
 	if len(used.Result.Data.Agents) != 1 {
-		t.Fatalf("%+v", used)
+		t.Fatalf("%+v; want len(used.Result.Data.Agents) = 1", used)
 	}
 	verb := used.Result.Data.Agents[0].SessionID
 	var heard parentMemory
 	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 ||
 		!strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
-		t.Errorf("%+v", heard)
+		t.Errorf(`%+v; want heard.Count = 1, heard.Messages[0].Text beginning with "admin wants"`, heard)
 	}
 	// A task without a conversation, and the end of one.
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"linger","metadata":{"threadId":"none-of-ours","roomId":"lounge"}}`)
@@ -166,16 +168,16 @@ func TestTheRoomOfATask(t *testing.T) {
 	var about parentContext
 	var refused parentMemory
 	if n.bridge(t, alone.ID, token, "parent-context", http.StatusOK, &about); about.Room != nil {
-		t.Errorf("%+v", about.Room)
+		t.Errorf("%+v; want about.Room = nil", about.Room)
 	}
 	if n.bridge(t, alone.ID, token, "memory?q=port", http.StatusServiceUnavailable, &refused); refused.Code != "parent_context_unavailable" {
-		t.Errorf("%+v", refused)
+		t.Errorf(`%+v; want refused.Code = "parent_context_unavailable"`, refused)
 	}
 	n.ask(t, "POST", "/api/coding-agents/"+alone.ID+"/stop", `{"force":true}`, http.StatusOK, nil)
 	eventually(t, "it has ended", func() bool { return n.shown(t, alone.ID).Status == "stopped" })
 	for _, what := range []string{"parent-context", "memory?q=port", "active-workspaces"} {
 		if n.bridge(t, alone.ID, token, what, http.StatusGone, &refused); refused.Code != "task_no_longer_active" {
-			t.Errorf("%s: %+v", what, refused)
+			t.Errorf(`%s: %+v; want refused.Code = "task_no_longer_active"`, what, refused)
 		}
 	}
 	n.terminate(t, killGrace)
@@ -230,11 +232,11 @@ func TestAParentService(t *testing.T) {
 	var about parentContext
 	if n.bridge(t, two, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Grace" ||
 		about.Room != nil {
-		t.Errorf("%+v", about)
+		t.Errorf(`%+v; want about.Character not nil, about.Character.Name = "Grace", about.Room = nil`, about)
 	}
 	var said parentMemory
 	if n.bridge(t, two, token, "memory?q=short", http.StatusOK, &said); said.Count != 1 || said.Messages[0].Text != "use the short one" {
-		t.Errorf("%+v", said)
+		t.Errorf(`%+v; want said.Count = 1, said.Messages[0].Text = "use the short one"`, said)
 	}
 	// What it says about the question is done, without a model.
 	eventually(t, "the first is done", func() bool {
@@ -249,10 +251,11 @@ func TestAParentService(t *testing.T) {
 	defer mu.Unlock()
 	if q := asked["decide"]; q["sessionId"] != one || q["threadId"] != made.ThreadID || q["event"] != "turn_complete" ||
 		!strings.Contains(fmt.Sprint(q["prompt"]), "Which of the two") {
-		t.Errorf("it was asked %v", q)
+		t.Errorf(`it was asked %v; want q["sessionId"] = %v, q["threadId"] = %v, q["event"] = "turn_complete", `+
+			`fmt.Sprint(q["prompt"]) with "Which of the two"`, q, one, made.ThreadID)
 	}
 	if q := asked["memory"]; q["query"] != "short" || q["limit"] != 10.0 {
-		t.Errorf("it was asked %v", q)
+		t.Errorf(`it was asked %v; want q["query"] = "short", q["limit"] = 10.0`, q)
 	}
 	n.terminate(t, killGrace)
 }
@@ -298,20 +301,20 @@ func TestAParentServiceIsNoOneElses(t *testing.T) {
 	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", map[string]any{
 		"target": "task-agent.task.create", "session": "lounge", "input": map[string]string{"task": "linger", "agentType": "claude"},
 	}, &used); err != nil || len(used.Result.Data.Agents) != 1 {
-		t.Fatalf("%+v %v", used, err)
+		t.Fatalf("%+v %v; want no error, len(used.Result.Data.Agents) = 1", used, err)
 	}
 	id := used.Result.Data.Agents[0].SessionID
 	token := n.sessionToken(t, id)
 	var about parentContext
 	if n.bridge(t, id, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Ada" {
-		t.Errorf("%+v", about)
+		t.Errorf(`%+v; want about.Character not nil, about.Character.Name = "Ada"`, about)
 	}
 	var said parentMemory
 	if n.bridge(t, id, token, "memory?q=port", http.StatusServiceUnavailable, &said); said.Code != "parent_context_unavailable" {
-		t.Errorf("%+v", said)
+		t.Errorf(`%+v; want said.Code = "parent_context_unavailable"`, said)
 	}
 	if list := n.ask(t, "GET", "/api/v1/confirmations", "", http.StatusOK, nil); strings.Contains(list, "mind") {
-		t.Errorf("people are asked: %s", list)
+		t.Errorf(`people are asked: %s; want list without "mind"`, list)
 	}
 	n.terminate(t, killGrace)
 }

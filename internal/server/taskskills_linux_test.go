@@ -82,7 +82,8 @@ func TestSkillsOfAgents(t *testing.T) {
 	if !strings.HasPrefix(path, made.Agents[4].Workdir+"/.task-agents/SKILLS") ||
 		!strings.Contains(text, "## Recommended for your task\n\n- `say-hello`") || !strings.Contains(text, "Input: word.") ||
 		strings.Contains(text, "greet") {
-		t.Errorf("%s holds %s", path, text)
+		t.Errorf(`%s holds %s; want path beginning with made.Agents[4].Workdir + "/.task-agents/SKILLS", text with "## `+
+			"Recommended for your task\\n\\n- `say-hello`\", text with \"Input: word.\", text without \"greet\"", path, text)
 	}
 	for i, want := range []string{
 		"[skill say-hello: ok]\ngood day\n[end of skill say-hello]", "[skill say-hello: ok]\ngood evening\n[end of skill say-hello]",
@@ -116,7 +117,7 @@ func TestSkillsOfAgents(t *testing.T) {
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"say USE_SKILL say-hello {\"word\":\"good night\"}"}`)
 	eventually(t, "it has ended", func() bool { return n.shown(t, alone.ID).Status == "stopped" })
 	if got := n.shown(t, alone.ID); got.CompletedTurns != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.CompletedTurns = 2", got)
 	}
 	// And one whose maker may use nothing.
 	var olga struct{ Token string }
@@ -127,10 +128,10 @@ func TestSkillsOfAgents(t *testing.T) {
 	a := n.request(t, "POST", "/api/coding-agents/spawn", olga.Token, `{"agentType":"claude","task":"linger"}`)
 	var hers struct{ SessionID string }
 	if err := json.Unmarshal([]byte(a.body), &hers); err != nil || hers.SessionID == "" {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf(`%d %s; want no error, hers.SessionID other than ""`, a.status, a.body)
 	}
 	if path, _ := n.manifest(t, hers.SessionID); path != "" {
-		t.Errorf("it has %s", path)
+		t.Errorf(`it has %s; want path = ""`, path)
 	}
 	n.terminate(t, killGrace)
 }
@@ -142,11 +143,11 @@ func TestNoSkillsOfAgents(t *testing.T) {
 	n := skilled(t, append(env, "JUNCTOR_AGENTS_SKILL_CALLBACK=false")...)
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"say USE_SKILL say-hello {\"word\":\"good night\"}"}`)
 	if path, _ := n.manifest(t, alone.ID); path != "" {
-		t.Errorf("it has %s", path)
+		t.Errorf(`it has %s; want path = ""`, path)
 	}
 	eventually(t, "it has ended", func() bool { return n.shown(t, alone.ID).Status == "stopped" })
 	if got := n.shown(t, alone.ID); got.CompletedTurns != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.CompletedTurns = 1", got)
 	}
 	n.terminate(t, killGrace)
 }

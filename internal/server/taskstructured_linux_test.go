@@ -108,25 +108,29 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	})
 	if done.Mode != "structured" || done.ResumeToken == "" || len(done.Decisions) != 1 || done.Usage.InputTokens != 12 ||
 		done.Usage.CostUSD != 0.25 || done.CompletedTurns != 1 {
-		t.Errorf("%+v", done)
+		t.Errorf(`%+v; want done.Mode = "structured", done.ResumeToken other than "", len(done.Decisions) = 1, `+
+			"done.Usage.InputTokens = 12, done.Usage.CostUSD = 0.25, done.CompletedTurns = 1", done)
 	}
 	if string(done.Metadata) != `{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}` {
-		t.Errorf("its metadata are %s", done.Metadata)
+		t.Errorf("its metadata are %s; want string(done.Metadata) = "+
+			`"{\"keepAliveAfterComplete\":true,\"roomId\":\"r1\",\"validator\":{\"any\":[1]}}"`, done.Metadata)
 	}
 	if data, err := os.ReadFile(filepath.Join(done.Workdir, "hello.txt")); string(data) != "hello" {
-		t.Error(err)
+		t.Errorf(`%v; want string(data) = "hello"`, err)
 	}
 	if exists(filepath.Join(done.Workdir, "..", "outside.txt")) {
 		t.Error("a file was written outside of the folder")
 	}
 	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); strings.Count(a.body, `"verdict":"allow"`) != 1 ||
 		strings.Count(a.body, `"verdict":"deny"`) != 1 {
-		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
+		t.Errorf("the record of what was allowed: %d %s; want strings.Count(a.body, `\"verdict\":\"allow\"`) = 1, "+
+			"strings.Count(a.body, `\"verdict\":\"deny\"`) = 1", a.status, a.body)
 	}
 	path := "/api/coding-agents/" + done.ID
 	for _, suffix := range []string{"", "/output", "/explain"} {
 		if a := n.request(t, "GET", path+suffix, admin, ""); strings.Contains(a.body, "hush") || !strings.Contains(a.body, "•••") {
-			t.Errorf("%s shows what must not be seen, or nothing: %s", suffix, a.body)
+			t.Errorf(`%s shows what must not be seen, or nothing: %s; want a.body without "hush", a.body with "•••"`,
+				suffix, a.body)
 		}
 	}
 	for request, want := range map[string]string{
@@ -142,11 +146,11 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 			status, says, _ = strings.Cut(want, " ")
 		}
 		if a := n.request(t, method, path+suffix, admin, body); fmt.Sprint(a.status) != status || !strings.Contains(a.body, says) {
-			t.Errorf("%s: %d %s", request, a.status, a.body)
+			t.Errorf("%s: %d %s; want fmt.Sprint(a.status) = %v, a.body with %v", request, a.status, a.body, status, says)
 		}
 	}
 	if a := n.request(t, "POST", path+"/send", admin, `{"input":"and again"}`); a.status != 200 || !strings.Contains(a.body, `"delivered"`) {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = 200, a.body with "\"delivered\""`, a.status, a.body)
 	}
 	n.structuredConsole(t, done.ID)
 	eventually(t, "both messages are worked off", func() bool { return n.shown(t, done.ID).CompletedTurns == 3 })
@@ -159,7 +163,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		return m["claude"].Completed == 3 && m["claude"].TokensIn == 12 && m["claude"].TokensOut == 3 && m["claude"].CostUSD == 0.25
 	})
 	if a := n.request(t, "POST", path+"/stop", admin, ""); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = 200", a.status, a.body)
 	}
 	eventually(t, "nothing is left of it", func() bool {
 		left, _ := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
@@ -169,7 +173,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		done.ResumeToken+`"}`)
 	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
 	if got := n.shown(t, again.ID); got.ResumeToken != done.ResumeToken {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.ResumeToken = %v", got, done.ResumeToken)
 	}
 	eventually(t, "it is stopped, because nobody goes on", func() bool { return n.shown(t, again.ID).Status == "stopped" })
 	for body, want := range map[string]string{
@@ -178,7 +182,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	} {
 		if a := n.request(t, "POST", "/api/coding-agents/spawn", admin, body); a.status != http.StatusBadRequest ||
 			!strings.Contains(a.body, want) {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = http.StatusBadRequest, a.body with %v", body, a.status, a.body, want)
 		}
 	}
 	n.terminate(t, killGrace)

@@ -22,7 +22,7 @@ func (n *node) ask(t *testing.T, method, path, body string, status int, into any
 	t.Helper()
 	a := n.request(t, method, path, n.token(t, "admin"), body)
 	if a.status != status {
-		t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+		t.Fatalf("%s %s: %d %s; want a.status = %v", method, path, a.status, a.body, status)
 	}
 	if into != nil {
 		if err := json.Unmarshal([]byte(a.body), into); err != nil {
@@ -69,15 +69,16 @@ func TestAThreadOfOneAgent(t *testing.T) {
 	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", `{"task":"say hello","agentType":"claude","label":"greeter"}`,
 		http.StatusCreated, &made)
 	if len(made.Agents) != 1 || made.Agents[0].SessionID == "" || made.Task == "" {
-		t.Fatalf("%+v", made)
+		t.Fatalf(`%+v; want len(made.Agents) = 1, made.Agents[0].SessionID other than "", made.Task other than ""`, made)
 	}
 	eventually(t, "the task is completed", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	done, th := n.task(t, made.Task), n.thread(t, made.ThreadID)
 	if done.Task.Kind != "thread" || done.Task.Thread != made.ThreadID || !strings.Contains(string(done.Task.Result), "say hello") {
-		t.Errorf("%+v %s", done, done.Task.Result)
+		t.Errorf(`%+v %s; want done.Task.Kind = "thread", done.Task.Thread = %v, string(done.Task.Result) with "say hello"`,
+			done, done.Task.Result, made.ThreadID)
 	}
 	if th.Status != "done" || !strings.Contains(th.Summary, "greeter") || th.Sessions[0].Status != "completed" {
-		t.Errorf("%+v", th)
+		t.Errorf(`%+v; want th.Status = "done", th.Summary with "greeter", th.Sessions[0].Status = "completed"`, th)
 	}
 	eventually(t, "its program is stopped", func() bool { return n.shown(t, made.Agents[0].SessionID).Status == "stopped" })
 	// It goes on with a further instruction, in the same folder and conversation.
@@ -88,7 +89,8 @@ func TestAThreadOfOneAgent(t *testing.T) {
 	n.ask(t, "POST", "/api/task-agents/coordinator/threads/"+made.ThreadID+"/control", `{"action":"continue","instruction":"and once more"}`,
 		http.StatusOK, &again)
 	if len(again.Agents) != 1 || again.Agents[0].Workdir != made.Agents[0].Workdir || again.Task == made.Task {
-		t.Fatalf("%+v", again)
+		t.Fatalf("%+v; want len(again.Agents) = 1, again.Agents[0].Workdir = made.Agents[0].Workdir, again.Task other than %v",
+			again, made.Task)
 	}
 	eventually(t, "it is completed again", func() bool { return n.task(t, again.Task).Task.State == "completed" })
 	n.terminate(t, killGrace)

@@ -34,12 +34,13 @@ func TestThreadsAreControlled(t *testing.T) {
 		return n.thread(t, made.ThreadID).Status == "waiting_on_user" && n.task(t, made.Task).Task.State == "input_required"
 	})
 	if s := n.shown(t, made.Agents[0].SessionID); s.Status != "stopped" {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Status = "stopped"`, s)
 	}
 	var on struct{ Agents []startedAgent }
 	n.ask(t, "POST", at+"/control", `{"action":"resume"}`, http.StatusOK, &on)
 	if len(on.Agents) != 1 || on.Agents[0].Workdir != made.Agents[0].Workdir || on.Agents[0].SessionID == made.Agents[0].SessionID {
-		t.Fatalf("%+v", on)
+		t.Fatalf("%+v; want len(on.Agents) = 1, on.Agents[0].Workdir = made.Agents[0].Workdir, on.Agents[0].SessionID other "+
+			"than made.Agents[0].SessionID", on)
 	}
 	eventually(t, "it goes on to its end", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 
@@ -60,13 +61,13 @@ func TestThreadsAreControlled(t *testing.T) {
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/cancel", "", http.StatusOK, nil)
 	eventually(t, "it is cancelled", func() bool { return n.task(t, made.Task).Task.State == "cancelled" })
 	if th := n.thread(t, made.ThreadID); th.Status != "interrupted" {
-		t.Errorf("%+v", th)
+		t.Errorf(`%+v; want th.Status = "interrupted"`, th)
 	}
 	n.ask(t, "POST", threadsAt+"/threads/"+made.ThreadID+"/archive", "", http.StatusOK, nil)
 	var count struct{ Total int }
 	n.ask(t, "GET", threadsAt+"/threads/count?search=linger", "", http.StatusOK, &count)
 	if count.Total != 1 {
-		t.Errorf("%d threads are not archived", count.Total)
+		t.Errorf("%d threads are not archived; want count.Total = 1", count.Total)
 	}
 	for name, c := range map[string]struct {
 		method, path, body string
@@ -99,16 +100,16 @@ func TestThreadsAreControlled(t *testing.T) {
 		},
 	} {
 		if a := n.request(t, c.method, c.path, n.token(t, "admin"), c.body); a.status != c.status || !strings.Contains(a.body, c.says) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = %v, a.body with %v", name, a.status, a.body, c.status, c.says)
 		}
 	}
 	n.ask(t, "POST", at+"/archive", "", http.StatusOK, nil)
 	if a := n.request(t, "POST", at+"/control", n.token(t, "admin"), `{"action":"resume"}`); a.status != http.StatusConflict ||
 		!strings.Contains(a.body, "wrong_state") {
-		t.Errorf("archived and done: %d %s", a.status, a.body)
+		t.Errorf(`archived and done: %d %s; want a.status = http.StatusConflict, a.body with "wrong_state"`, a.status, a.body)
 	}
 	if a := n.request(t, "GET", threadsAt+"/status", n.token(t, "agent"), ""); a.status != http.StatusForbidden {
-		t.Errorf("an agent sees %d %s", a.status, a.body)
+		t.Errorf("an agent sees %d %s; want a.status = http.StatusForbidden", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }
@@ -128,7 +129,7 @@ func TestWhatIsDecidedWaitsForAYes(t *testing.T) {
 	made := n.create(t, "write a.txt a")
 	eventually(t, "the end waits for a yes", func() bool { return len(pending()) == 1 && n.task(t, made.Task).Task.State == "input_required" })
 	if requests := n.task(t, made.Task).Task.Requests; len(requests) != 1 || requests[0].Key != made.Agents[0].SessionID {
-		t.Errorf("%+v", requests)
+		t.Errorf("%+v; want len(requests) = 1, requests[0].Key = made.Agents[0].SessionID", requests)
 	}
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"approved":true}}}`, http.StatusOK, nil)
 	eventually(t, "it is done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
@@ -138,11 +139,11 @@ func TestWhatIsDecidedWaitsForAYes(t *testing.T) {
 	n.kill()
 	n = serve(t, home, env...)
 	if list := pending(); len(list) != 1 || list[0].SessionID != made.Agents[0].SessionID {
-		t.Errorf("%+v", list)
+		t.Errorf("%+v; want len(list) = 1, list[0].SessionID = made.Agents[0].SessionID", list)
 	}
 	if a := n.request(t, "POST", threadsAt+"/confirm/"+made.Agents[0].SessionID, n.token(t, "admin"),
 		`{}`); a.status != http.StatusConflict || !strings.Contains(a.body, "session_gone") {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf(`%d %s; want a.status = http.StatusConflict, a.body with "session_gone"`, a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }
@@ -166,7 +167,7 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"write blue.txt yes\nsay it is blue"}}}`, http.StatusOK, nil)
 	eventually(t, "it is done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[0].CompletionSummary, "it is blue") || len(th.Transcripts) < 3 {
-		t.Errorf("%+v", th)
+		t.Errorf(`%+v; want th.Sessions[0].CompletionSummary with "it is blue", len(th.Transcripts) at least 3`, th)
 	}
 	seen := map[string]bool{}
 	id := ""
@@ -185,11 +186,11 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 		}
 	}
 	if len(seen) != 8 {
-		t.Errorf("%v", seen)
+		t.Errorf("%v; want len(seen) = 8", seen)
 	}
 	for kind, ok := range seen {
 		if !ok {
-			t.Errorf("nobody was told of %s", kind)
+			t.Errorf("nobody was told of %s; want ok = true", kind)
 		}
 	}
 	// A client that was disconnected receives what it missed.
@@ -218,7 +219,7 @@ func (n *node) listen(t *testing.T, after string) <-chan string {
 	}
 	first := bufio.NewReader(res.Body)
 	if line, err := first.ReadString('\n'); err != nil || line != ":ok\n" {
-		t.Fatalf("%q %v", line, err)
+		t.Fatalf(`%q %v; want no error, line = ":ok\n"`, line, err)
 	}
 	lines := make(chan string, 1000)
 	go func() {

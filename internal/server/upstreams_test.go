@@ -56,7 +56,7 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 			{"POST", "/far/approve"},
 		} {
 			if a := n.request(t, call[0], "/api/v1/upstreams"+call[1], n.token(t, role), body); a.status != http.StatusForbidden {
-				t.Errorf("%s %s as %s: %d", call[0], call[1], role, a.status)
+				t.Errorf("%s %s as %s: %d; want a.status = http.StatusForbidden", call[0], call[1], role, a.status)
 			}
 		}
 	}
@@ -66,11 +66,11 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 		`{"name":"far","url":"https://127.0.0.1:1/mcp"}`: http.StatusServiceUnavailable,
 	} {
 		if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), body); a.status != want {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+			t.Errorf("%s: %d %s; want a.status = %v", body, a.status, a.body, want)
 		}
 	}
 	if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), body); a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
 	}
 
 	var module struct {
@@ -109,7 +109,7 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 	in := map[string]any{"target": "mcp.far:tool:two words", "input": json.RawMessage(`{"n":9007199254740993}`)}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations", in, &reply); err != nil ||
 		!strings.Contains(string(reply.Result), "9007199254740993") {
-		t.Errorf("%v: %s", err, reply.Result)
+		t.Errorf(`%v: %s; want no error, string(reply.Result) with "9007199254740993"`, err, reply.Result)
 	}
 	n.verify(t)
 }

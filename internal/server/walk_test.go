@@ -89,7 +89,7 @@ func TestTheWalkOfACall(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %d %s", surface, resp.StatusCode, body)
+			t.Fatalf("%s: %d %s; want resp.StatusCode = http.StatusOK", surface, resp.StatusCode, body)
 		}
 		walk, wing := walkOf(<-stacks), "internal/serve"
 		if surface == "routerserve" {
@@ -100,11 +100,12 @@ func TestTheWalkOfACall(t *testing.T) {
 			"protocol/router.(*Client).Invoke",
 		}
 		if len(walk) != len(want) || !strings.HasPrefix(walk[0], want[0]+".") || !slices.Equal(walk[1:], want[1:]) {
-			t.Errorf("from %s the call goes\n\t%s", surface, strings.Join(walk, "\n\t"))
+			t.Errorf("from %s the call goes\n\t%s\nwant len(walk) = %v, walk[0] beginning with want[0] + \".\", walk[1:] = want[1:]",
+				surface, strings.Join(walk, "\n\t"), len(want))
 		}
 		for _, step := range want[1:] {
 			if !strings.Contains(string(page), step) {
-				t.Errorf("docs/ARCHITECTURE.md does not name %s", step)
+				t.Errorf("docs/ARCHITECTURE.md does not name %s; want string(page) with %v", step, step)
 			}
 		}
 	}

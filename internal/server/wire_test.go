@@ -28,7 +28,7 @@ func (n *node) modules(t *testing.T, role, params string) wireModules {
 	a := n.request(t, "POST", "/v1/capabilities/invoke", n.token(t, role), `{"method":"plugin.modules.list","params":`+params+`}`)
 	var out wireModules
 	if err := json.Unmarshal([]byte(a.body), &out); err != nil || !out.OK {
-		t.Fatalf("%d %s (%v)", a.status, a.body, err)
+		t.Fatalf("%d %s (%v); want no error, out.OK = true", a.status, a.body, err)
 	}
 	return out
 }
@@ -43,13 +43,14 @@ func TestModulesOfManyEndpoints(t *testing.T) {
 	for _, role := range []string{"admin", "agent"} {
 		got := n.modules(t, role, `{}`).Result
 		if len(got.Modules) != 2 || got.Modules[0].CapabilityEndpointID != "one" || got.Modules[1].ID != "ant" || len(got.EndpointErrors) != 0 {
-			t.Errorf("%s: %+v", role, got)
+			t.Errorf(`%s: %+v; want len(got.Modules) = 2, got.Modules[0].CapabilityEndpointID = "one", got.Modules[1].ID = `+
+				`"ant", len(got.EndpointErrors) = 0`, role, got)
 		}
 		if got := n.modules(t, role, `{"endpointId":"two"}`).Result; len(got.Modules) != 1 || got.Modules[0].ID != "ant" {
-			t.Errorf("%s, of one endpoint: %+v", role, got)
+			t.Errorf(`%s, of one endpoint: %+v; want len(got.Modules) = 1, got.Modules[0].ID = "ant"`, role, got)
 		}
 		if got := n.modules(t, role, `{"endpointId":"key-of-another-router"}`).Result; len(got.Modules) != 2 {
-			t.Errorf("%s, with a routing key that is not ours: %+v", role, got)
+			t.Errorf("%s, with a routing key that is not ours: %+v; want len(got.Modules) = 2", role, got)
 		}
 	}
 	two.kill()
@@ -57,7 +58,8 @@ func TestModulesOfManyEndpoints(t *testing.T) {
 	got := n.modules(t, "agent", `{}`).Result
 	if len(got.EndpointErrors) != 1 || got.EndpointErrors[0].EndpointID != "two" || got.EndpointErrors[0].Code != "unavailable" ||
 		got.EndpointErrors[0].Message == "" {
-		t.Errorf("with one down: %+v", got)
+		t.Errorf(`with one down: %+v; want len(got.EndpointErrors) = 1, got.EndpointErrors[0].EndpointID = "two", `+
+			`got.EndpointErrors[0].Code = "unavailable", got.EndpointErrors[0].Message other than ""`, got)
 	}
 }
 
@@ -82,17 +84,17 @@ func TestServersChain(t *testing.T) {
 		Select: map[string]string{"endpoint": "far"},
 	}
 	if err := near.admin.Invoke(t.Context(), read, &out); err != nil || !strings.Contains(string(out.Result), "far away") {
-		t.Errorf("a file of the far one: %s (%v)", out.Result, err)
+		t.Errorf(`a file of the far one: %s (%v); want no error, string(out.Result) with "far away"`, out.Result, err)
 	}
 	for name, n := range map[string]*node{"far": far, "near": near} {
 		if got := n.records(t, "event=capability_executed&success=true"); len(got) != 2 {
-			t.Errorf("%s has %d records of the two calls", name, len(got))
+			t.Errorf("%s has %d records of the two calls; want len(got) = 2", name, len(got))
 		}
 	}
 	// The far one goes, and with it what came through it; the near one lives.
 	far.terminate(t, killGrace)
 	if err := near.ping(t, "10s"); err == nil {
-		t.Error("a call reached a server that is gone")
+		t.Error("a call reached a server that is gone; want an error")
 	}
 	if err := near.admin.Invoke(t.Context(), client.Invocation{Target: "fs.list"}, &out); err != nil {
 		t.Errorf("the near files: %v", err)

@@ -32,7 +32,7 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 		t.Helper()
 		a := n.request(t, method, path, admin, body)
 		if a.status != status {
-			t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+			t.Fatalf("%s %s: %d %s; want a.status = %v", method, path, a.status, a.body, status)
 		}
 		if into != nil {
 			if err := json.Unmarshal([]byte(a.body), into); err != nil {
@@ -54,7 +54,7 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	}
 	ask("GET", at, "", http.StatusOK, &status)
 	if status.Clean || status.Branch != ws.Branch || len(status.Untracked) != 1 {
-		t.Errorf("%+v", status)
+		t.Errorf("%+v; want status.Clean = false, status.Branch = %v, len(status.Untracked) = 1", status, ws.Branch)
 	}
 	// An agent may be told to work in it, and not beside it.
 	s := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+ws.Path+`","task":"work","metadata":{"repo":"`+origin+`"}}`)
@@ -68,7 +68,7 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	}
 	if out, err := exec.Command("git", "-C", origin, "show", "--name-only", "--format=%s", "refs/pull/1/head").CombinedOutput(); err != nil ||
 		string(out) != "Add a file\n\nhello.txt\nnew.txt\n" {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "Add a file\n\nhello.txt\nnew.txt\n"`, out, err)
 	}
 	if diff := ask("GET", at+"/diff", "", http.StatusOK, nil); !strings.Contains(diff, "+new") {
 		t.Errorf("diff = %s, want it to contain +new", diff)
@@ -87,11 +87,11 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 		"an issue without a number": {"GET", "/api/issues/a/b/x", ""},
 	} {
 		if a := n.request(t, c[0], c[1], admin, c[2]); a.status != http.StatusBadRequest || !strings.Contains(a.body, `"reason"`) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+			t.Errorf(`%s: %d %s; want a.status = http.StatusBadRequest, a.body with "\"reason\""`, name, a.status, a.body)
 		}
 	}
 	if a := n.request(t, "GET", "/api/workspace", n.token(t, "agent"), ""); a.status != http.StatusForbidden {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("%d %s; want a.status = http.StatusForbidden", a.status, a.body)
 	}
 
 	made := n.spawnAgent(t, `{"agentType":"claude","task":"work"}`)

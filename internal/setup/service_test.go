@@ -132,7 +132,7 @@ func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
 		t.Fatalf("a dry run: %v, added %v; want no error and no change", err, r.upstreams.added)
 	}
 	if strings.Contains(preview.Difference, "very-secret-1") {
-		t.Errorf("the difference shows the credential:\n%s", preview.Difference)
+		t.Errorf("the difference shows the credential:\n%s\nwant preview.Difference without \"very-secret-1\"", preview.Difference)
 	}
 	done, err := r.Connect(t.Context(), admin(), "claude", all)
 	if err != nil {

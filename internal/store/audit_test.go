@@ -87,6 +87,7 @@ func TestTheIndexIsRebuiltFromSegmentsAndTheDatabaseProvesACutTail(t *testing.T)
 	defer closeAudit(t, l, db)
 	rep, err := l.Verify(context.Background())
 	if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != audit.BadTail {
-		t.Fatalf("a cut tail is not noticed: %+v %v", rep, err)
+		t.Fatalf("a cut tail is not noticed: %+v %v; want no error, rep.FirstBad not nil, rep.FirstBad.Reason = audit.BadTail",
+			rep, err)
 	}
 }

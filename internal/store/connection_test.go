@@ -87,7 +87,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 	given := func(what string, err error) {
 		t.Helper()
 		if e := capability.AsError(err); e.Code != capability.CodeUnavailable || e.Reason != ReasonUnavailable {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v; want e.Code = capability.CodeUnavailable, e.Reason = %v", what, err, ReasonUnavailable)
 		}
 	}
 	freeze := func(tx *sql.Tx) error {
@@ -126,7 +126,7 @@ func TestPlaceholdersAreNumberedOutsideOfQuotes(t *testing.T) {
 		`SELECT $1, 'x'`:                         `SELECT $1, 'x'`,
 	} {
 		if got := numbered(in); got != want {
-			t.Errorf("%s: %s, not %s", in, got, want)
+			t.Errorf("%s: %s, not %s; want got = %v", in, got, want, want)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestURLs(t *testing.T) {
 		"postgres://u@[::1]/d":                         {"::1", "d", "u", 5432, "disable", ""},
 	} {
 		if got, err := readURL(url); err != nil || got != want {
-			t.Errorf("%s: %+v %v", url, got, err)
+			t.Errorf("%s: %+v %v; want no error, got = %v", url, got, err, want)
 		}
 	}
 	for url, want := range map[string]string{
@@ -165,12 +165,12 @@ func TestURLs(t *testing.T) {
 	} {
 		err := CheckURL(url)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%.60s: %v, not %s", url, err, want)
+			t.Errorf(`%.60s: %v, not %s; want an error, err.Error() with %v, err.Error() without "geheim"`, url, err, want, want)
 		}
 	}
 	for _, p := range []Postgres{{URL: "mysql://x"}, {URL: "postgres://u@h/d?sslrootcert=/no/such/file"}} {
 		if _, err := OpenPostgres(t.Context(), p); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", p.URL, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", p.URL, err)
 		}
 	}
 }

@@ -69,10 +69,11 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := number(t, copied, "SELECT count(*) FROM things"); n != during || n < before {
-			t.Errorf("the copy has %d rows, at its moment there were %d, before it %d", n, during, before)
+			t.Errorf("the copy has %d rows, at its moment there were %d, before it %d; want n = %v, n at least %v",
+				n, during, before, during, before)
 		}
 		if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the copy: %v %v", info, err)
+			t.Errorf("the copy: %v %v; want no error, info.Mode().Perm() = 0o600", info, err)
 		}
 	}
 	stop()
@@ -80,19 +81,19 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 
 	wrong := errors.New("wrong")
 	if err := Copy(t.Context(), path, filepath.Join(dir, "none"), func() error { return wrong }); !errors.Is(err, wrong) {
-		t.Error(err)
+		t.Errorf("%v; want err is %v", err, wrong)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a copy that failed is there: %v", err)
+		t.Errorf("a copy that failed is there: %v; want err is fs.ErrNotExist", err)
 	}
 	if err := Look(filepath.Join(dir, "none"), func(*sql.DB) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("%v; want err is fs.ErrNotExist", err)
 	}
 	if err := Look(path, func(db *sql.DB) error {
 		_, err := db.ExecContext(t.Context(), "DELETE FROM things")
 		return err
 	}); err == nil {
-		t.Error("who only looks can delete")
+		t.Error("who only looks can delete; want an error")
 	}
 }
 
@@ -105,12 +106,13 @@ func TestADatabaseOfALaterProgramIsRefused(t *testing.T) {
 	_, err := Open(t.Context(), path)
 	e := capability.AsError(err)
 	if e.Code != capability.CodeConflict || e.Reason != ReasonNewer || e.Hint == "" {
-		t.Errorf("it is opened: %v (%+v)", err, e)
+		t.Errorf(`it is opened: %v (%+v); want e.Code = capability.CodeConflict, e.Reason = %v, e.Hint other than ""`,
+			err, e, ReasonNewer)
 	}
 	var have map[string]int64
 	if err := Look(path, func(db *sql.DB) (err error) { have, err = Versions(t.Context(), db); return err }); err != nil ||
 		have["core"] != 99 {
-		t.Errorf("versions %v, %v", have, err)
+		t.Errorf(`versions %v, %v; want no error, have["core"] = 99`, have, err)
 	}
 }
 
@@ -131,7 +133,7 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path + beforeUpgrade); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a copy was made where nothing was changed: %v", err)
+		t.Errorf("a copy was made where nothing was changed: %v; want err is fs.ErrNotExist", err)
 	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
@@ -148,14 +150,14 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 		"00001_a.sql": first("two"), "00002_b.sql": drop,
 		"00003_c.sql": broken,
 	}); err == nil {
-		t.Fatal("nonsense was migrated")
+		t.Fatal("nonsense was migrated; want an error")
 	}
 	if n := number(t, path, "SELECT count(*) FROM one JOIN two ON one.id = two.id WHERE one.id = 'kept'"); n != 1 {
-		t.Error("the rows are not what they were")
+		t.Errorf("the rows are not what they were; got n = %v; want n = 1", n)
 	}
 	for _, owner := range []string{"one", "two"} {
 		if n := number(t, path, "SELECT max(version_id) FROM schema_"+owner); n != 1 {
-			t.Errorf("%s has version %d", owner, n)
+			t.Errorf("%s has version %d; want n = 1", owner, n)
 		}
 	}
 	// The program is repaired: now all of it is done, and what was before stays beside it.
@@ -164,12 +166,12 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := number(t, path, "SELECT count(*) FROM one WHERE id = 'changed' AND more IS NULL"); n != 1 {
-		t.Error("the upgrade was not done")
+		t.Errorf("the upgrade was not done; got n = %v; want n = 1", n)
 	}
 	if err := again.Upgraded(); err != nil {
 		t.Fatal(err)
 	}
 	if n := number(t, path+beforeUpgrade, "SELECT count(*) FROM one WHERE id = 'kept'"); n != 1 {
-		t.Error("the copy is not what was before")
+		t.Errorf("the copy is not what was before; got n = %v; want n = 1", n)
 	}
 }

@@ -94,22 +94,22 @@ func TestTheIndexOfEachGatewayIsItsOwn(t *testing.T) {
 	}
 	found, err := b.Find(t.Context(), audit.Query{Limit: 10})
 	if err != nil || len(found) != 2 {
-		t.Fatalf("%+v %v", found, err)
+		t.Fatalf("%+v %v; want no error, len(found) = 2", found, err)
 	}
 	if found, err = b.Find(t.Context(), audit.Query{Run: "a zero \x00 byte and no \xff UTF-8", Limit: 10}); err != nil || len(found) != 1 {
-		t.Errorf("%+v %v", found, err)
+		t.Errorf("%+v %v; want no error, len(found) = 1", found, err)
 	}
 	if points, err := b.Checkpoints(t.Context(), 0, 10); err != nil || len(points) != 0 {
-		t.Errorf("%+v %v", points, err)
+		t.Errorf("%+v %v; want no error, len(points) = 0", points, err)
 	}
 	if got := server.Query(t, url, `SELECT gateway, seq FROM audit_index WHERE run = 'r' ORDER BY 1`); got != "a|1\nb|1" {
-		t.Errorf("a run on two gateways is found as %q", got)
+		t.Errorf(`a run on two gateways is found as %q; want got = "a|1\nb|1"`, got)
 	}
 	if err := b.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if at, err := a.Position(t.Context()); err != nil || at.Seq != 1 {
-		t.Errorf("%+v %v", at, err)
+		t.Errorf("%+v %v; want no error, at.Seq = 1", at, err)
 	}
 }
 
@@ -166,11 +166,12 @@ func TestATransactionThatMeetsAnotherIsRepeatedAndNotForever(t *testing.T) {
 	wg.Wait()
 	// The one that was ended may meet the other once more before that is done.
 	if runs[0] != 1 && runs[1] != 1 || runs[0]+runs[1] < 3 {
-		t.Errorf("%d and %d runs; one is ended and repeated, the other never", runs[0], runs[1])
+		t.Errorf("%d and %d runs; one is ended and repeated, the other never; want not (runs[0] != 1 && runs[1] != 1), runs[0] "+
+			"+ runs[1] at least 3", runs[0], runs[1])
 	}
 	all, err := db.Grants(t.Context())
 	if err != nil || all[0].Uses != 2 || all[1].Uses != 2 {
-		t.Errorf("%+v %v", all, err)
+		t.Errorf("%+v %v; want no error, all[0].Uses = 2, all[1].Uses = 2", all, err)
 	}
 	n := 0
 	err = db.InTx(t.Context(), "key", func(tx *sql.Tx) error {
@@ -179,7 +180,7 @@ func TestATransactionThatMeetsAnotherIsRepeatedAndNotForever(t *testing.T) {
 		return err
 	})
 	if e := capability.AsError(err); n != maxAttempts || e.Code != capability.CodeUnavailable || e.Reason != ReasonBusy {
-		t.Errorf("%d runs, %v", n, err)
+		t.Errorf("%d runs, %v; want n = %v, e.Code = capability.CodeUnavailable, e.Reason = %v", n, err, maxAttempts, ReasonBusy)
 	}
 }
 
@@ -188,13 +189,13 @@ func TestWhatPostgresCannotKeepIsRefusedInWords(t *testing.T) {
 	for _, name := range []string{"a\x00b", "a\xffb"} {
 		err := db.CreateToken(t.Context(), policy.Token{ID: "tok_1", Name: "n", View: name})
 		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != ReasonUnkeepable {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: %v; want e.Code = capability.CodeInvalidInput, e.Reason = %v", name, err, ReasonUnkeepable)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := db.Tokens(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who left: %v", err)
+		t.Errorf("a caller who left: %v; want err is context.Canceled", err)
 	}
 }
 
@@ -219,10 +220,11 @@ func TestWhoeverIsNotLetInHearsWhyAndNotTheSecret(t *testing.T) {
 		}
 		e := capability.AsError(err)
 		if e.Code != capability.CodeUnavailable || e.Reason != ReasonUnavailable || !strings.Contains(e.Message, tt.says) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want e.Code = capability.CodeUnavailable, e.Reason = %v, e.Message with %v",
+				name, err, ReasonUnavailable, tt.says)
 		}
 		if text := fmt.Sprintf("%v %+v %v", err, err, e.Err); tt.password != "" && strings.Contains(text, tt.password) {
-			t.Errorf("%s: the password is in %s", name, text)
+			t.Errorf(`%s: the password is in %s; want not (tt.password != "" && strings.Contains(text, tt.password))`, name, text)
 		}
 	}
 }
@@ -254,7 +256,7 @@ func TestWatchTellsOfEveryChangeAndComesBackAfterAnOutage(t *testing.T) {
 		select {
 		case got := <-heard:
 			if got != want {
-				t.Fatalf("heard of %q, not of %q", got, want)
+				t.Fatalf("heard of %q, not of %q; want got = %v", got, want, want)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatalf("heard nothing of %q", want)
@@ -285,21 +287,21 @@ func TestWatchTellsOfEveryChangeAndComesBackAfterAnOutage(t *testing.T) {
 	next("")
 	for _, down := range []bool{true, false} {
 		if h := <-states; h.Down != down || h.Since.IsZero() {
-			t.Fatalf("%+v", h)
+			t.Fatalf("%+v; want h.Down = %v, not h.Since.IsZero()", h, down)
 		}
 	}
 
 	server.Stop(t)
 	if h := <-states; !h.Down || h.Cause == "" || !b.Health().Down {
-		t.Fatalf("%+v", h)
+		t.Fatalf(`%+v; want h.Down = true, h.Cause other than "", b.Health().Down = true`, h)
 	}
 	if _, err := b.Tokens(t.Context()); capability.AsError(err).Reason != ReasonUnavailable {
-		t.Errorf("asked while it was away: %v", err)
+		t.Errorf("asked while it was away: %v; want capability.AsError(err).Reason = %v", err, ReasonUnavailable)
 	}
 	server.Run(t)
 	next("")
 	if h := <-states; h.Down {
-		t.Fatalf("%+v", h)
+		t.Fatalf("%+v; want h.Down = false", h)
 	}
 	ok(a.CreateGrant(t.Context(), policy.Grant{ID: "grt_3", State: "active"}))
 	next("grants")
@@ -320,12 +322,12 @@ func TestADatabaseOnAServerIsAskedAndALaterOneRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := server.Query(t, url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); strings.TrimSpace(n) != "0" {
-		t.Errorf("asking made %s tables", n)
+		t.Errorf(`asking made %s tables; want strings.TrimSpace(n) = "0"`, n)
 	}
 	wrong := at
 	wrong.Password = secret.New("wrong")
 	if e := capability.AsError(Reach(t.Context(), wrong)); e == nil || e.Reason != ReasonUnavailable || e.Hint == "" {
-		t.Errorf("with a wrong password: %+v", e)
+		t.Errorf(`with a wrong password: %+v; want e not nil, e.Reason = %v, e.Hint other than ""`, e, ReasonUnavailable)
 	}
 	db := openPostgres(t, url)
 	if _, err := db.SQL().ExecContext(t.Context(), "INSERT INTO schema_core (version_id, is_applied) VALUES (99, true)"); err != nil {
@@ -333,9 +335,9 @@ func TestADatabaseOnAServerIsAskedAndALaterOneRefused(t *testing.T) {
 	}
 	_, err := OpenPostgres(t.Context(), at)
 	if e := capability.AsError(err); e == nil || e.Reason != ReasonNewer || e.Hint == "" {
-		t.Errorf("a later database is opened: %v", err)
+		t.Errorf(`a later database is opened: %v; want e not nil, e.Reason = %v, e.Hint other than ""`, err, ReasonNewer)
 	}
 	if place := PlaceOf(url); place == "" || strings.Contains(place, pgtest.Password) || PlaceOf("nonsense") == "" {
-		t.Errorf("the place is %q", place)
+		t.Errorf(`the place is %q; want place other than "", place without pgtest.Password, PlaceOf("nonsense") other than ""`, place)
 	}
 }

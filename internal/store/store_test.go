@@ -41,7 +41,7 @@ func TestTheFileIsPrivateDurableAndUpToDate(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir} {
 		info, err := os.Stat(name)
 		if err != nil || info.Mode() != mode {
-			t.Fatalf("%s: %v %v", name, info, err)
+			t.Fatalf("%s: %v %v; want no error, info.Mode() = %v", name, info, err, mode)
 		}
 	}
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000"} {
@@ -75,6 +75,6 @@ func TestOwnersOfTablesMigrateIndependently(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Migrate(t.Context(), "broken", fstest.MapFS{"00001_x.sql": {Data: []byte("-- +goose Up\nNONSENSE;\n")}}); err == nil {
-		t.Fatal("nonsense was migrated")
+		t.Fatal("nonsense was migrated; want an error")
 	}
 }

@@ -78,7 +78,7 @@ func (w owners) migrate(t *testing.T, db *DB) error {
 func missing(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is there: %v", filepath.Base(path), err)
+		t.Errorf("%s is there: %v; want err is fs.ErrNotExist", filepath.Base(path), err)
 	}
 }
 
@@ -95,13 +95,13 @@ func TestTheCopyIsOfBeforeTheFirstStepWhereverAnUpgradeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := rows(t, path+unfinished); got != "old old" {
-			t.Errorf("the copy has %q", got)
+			t.Errorf(`the copy has %q; want got = "old old"`, got)
 		}
 		if err := db.Upgraded(); err != nil {
 			t.Fatal(err)
 		}
 		if now, before := rows(t, path), rows(t, path+beforeUpgrade); now != "new new" || before != "old old" {
-			t.Errorf("the file has %q, the copy %q", now, before)
+			t.Errorf(`the file has %q, the copy %q; want now = "new new", before = "old old"`, now, before)
 		}
 		missing(t, path+unfinished)
 	})
@@ -111,10 +111,10 @@ func TestTheCopyIsOfBeforeTheFirstStepWhereverAnUpgradeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := wrong().migrate(t, open(t, path)); err == nil {
-			t.Fatal("nonsense was migrated")
+			t.Fatal("nonsense was migrated; want an error")
 		}
 		if got := rows(t, path); got != "old old" {
-			t.Errorf("the file has %q", got)
+			t.Errorf(`the file has %q; want got = "old old"`, got)
 		}
 		missing(t, path+unfinished)
 	})
@@ -128,7 +128,7 @@ func TestTheCopyIsOfBeforeTheFirstStepWhereverAnUpgradeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := rows(t, path+beforeUpgrade); got != "old old" {
-			t.Errorf("the copy has %q", got)
+			t.Errorf(`the copy has %q; want got = "old old"`, got)
 		}
 	})
 	t.Run("in the copying", func(t *testing.T) {
@@ -143,10 +143,10 @@ func TestTheCopyIsOfBeforeTheFirstStepWhereverAnUpgradeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := rows(t, path+beforeUpgrade); got != "old old" {
-			t.Errorf("the copy has %q", got)
+			t.Errorf(`the copy has %q; want got = "old old"`, got)
 		}
 		if left, _ := filepath.Glob(path + beforeUpgrade + ".tmp*"); len(left) != 0 {
-			t.Errorf("left: %v", left)
+			t.Errorf("left: %v; want len(left) = 0", left)
 		}
 	})
 	t.Run("in the putting back", func(t *testing.T) {
@@ -160,19 +160,19 @@ func TestTheCopyIsOfBeforeTheFirstStepWhereverAnUpgradeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := db.Migrate(t.Context(), "two", wrong().two); err == nil {
-			t.Fatal("nonsense was migrated")
+			t.Fatal("nonsense was migrated; want an error")
 		}
 		if err := os.Rename(away, path+unfinished); err != nil {
 			t.Fatal(err)
 		}
 		if got := rows(t, path); got != "new new" {
-			t.Fatalf("it was put back all the same: %q", got)
+			t.Fatalf(`it was put back all the same: %q; want got = "new new"`, got)
 		}
 		if err := wrong().migrate(t, open(t, path)); err == nil {
-			t.Fatal("nonsense was migrated")
+			t.Fatal("nonsense was migrated; want an error")
 		}
 		if got := rows(t, path); got != "old old" {
-			t.Errorf("the file has %q", got)
+			t.Errorf(`the file has %q; want got = "old old"`, got)
 		}
 	})
 }
@@ -189,10 +189,10 @@ func TestACopyOfAnUpgradeThatWasUndoneIsNotGoneBackTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wrong().migrate(t, db); err == nil {
-		t.Fatal("nonsense was migrated")
+		t.Fatal("nonsense was migrated; want an error")
 	}
 	if got := rows(t, path); got != "later old" {
-		t.Errorf("the file has %q", got)
+		t.Errorf(`the file has %q; want got = "later old"`, got)
 	}
 }
 
@@ -204,12 +204,12 @@ func TestACopyThatCannotBeReadStopsAnUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wanted().migrate(t, open(t, path)); err == nil {
-		t.Error("it was upgraded")
+		t.Error("it was upgraded; want an error")
 	}
 	if got, err := os.ReadFile(path + unfinished); err != nil || string(got) != text {
-		t.Errorf("it is another one now, %d bytes (%v)", len(got), err)
+		t.Errorf("it is another one now, %d bytes (%v); want no error, string(got) = %v", len(got), err, text)
 	}
 	if got := rows(t, path); got != "old old" {
-		t.Errorf("the file has %q", got)
+		t.Errorf(`the file has %q; want got = "old old"`, got)
 	}
 }

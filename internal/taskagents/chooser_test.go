@@ -73,12 +73,12 @@ func TestWhatHappensIsCounted(t *testing.T) {
 	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "unknown", Text: "no"})
 	tell(0, sessions.Event{Type: sessions.Ended})
 	if len(turns) != 0 {
-		t.Errorf("%d sessions are remembered", len(turns))
+		t.Errorf("%d sessions are remembered; want len(turns) = 0", len(turns))
 	}
 	tell(0, sessions.Event{Session: "gone", Type: sessions.Stall})
 	tell(0, sessions.Event{Session: "two", Type: sessions.Output})
 	if len(turns) != 0 {
-		t.Errorf("%d sessions are remembered", len(turns))
+		t.Errorf("%d sessions are remembered; want len(turns) = 0", len(turns))
 	}
 	want := choice.Metrics{
 		Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2,
@@ -88,16 +88,16 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if len(c.book.Snapshot().CoolDowns) != 0 {
-		t.Errorf("%+v", c.book.Snapshot().CoolDowns)
+		t.Errorf("%+v; want len(c.book.Snapshot().CoolDowns) = 0", c.book.Snapshot().CoolDowns)
 	}
 	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "billing"})
 	rest := c.book.Snapshot().CoolDowns[programs.Claude]
 	if rest.Until.Sub(at) != choice.DefaultCooldownTTL || rest.Reason != "billing" {
-		t.Errorf("%+v", rest)
+		t.Errorf(`%+v; want rest.Until.Sub(at) = choice.DefaultCooldownTTL, rest.Reason = "billing"`, rest)
 	}
 	tell(time.Minute, sessions.Event{Type: sessions.TaskComplete, Source: "hook"}) // it works again
 	if len(c.book.Snapshot().CoolDowns) != 0 {
-		t.Error("the program still rests")
+		t.Error("the program still rests; want len(c.book.Snapshot().CoolDowns) = 0")
 	}
 }
 
@@ -176,20 +176,21 @@ func TestWhoIsPicked(t *testing.T) {
 		c := chooserOf(t, tt.v, tt.programs...)
 		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
 		if got != tt.want || (err != nil) != (tt.want == "") {
-			t.Errorf("%s: %q %v", name, got, err)
+			t.Errorf(`%s: %q %v; want got = %v, (err != nil) = (tt.want == "")`, name, got, err, tt.want)
 		}
 		if err != nil && capability.AsError(err).Reason != "agent_not_installed" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want not (err != nil && capability.AsError(err).Reason != "agent_not_installed")`, name, err)
 		}
 	}
 	state := chooserOf(t, choice.SettingValues{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
 	for _, f := range state.Frameworks {
 		if f.SubscriptionReady != (f.ID == programs.Claude) || f.AuthReady != (f.ID == programs.Claude || f.ID == programs.Codex) {
-			t.Errorf("%+v", f)
+			t.Errorf("%+v; want f.SubscriptionReady = (f.ID == programs.Claude), f.AuthReady = (f.ID == programs.Claude || f.ID "+
+				"== programs.Codex)", f)
 		}
 	}
 	if state.Subscription != "anthropic-subscription" {
-		t.Errorf("%+v", state)
+		t.Errorf(`%+v; want state.Subscription = "anthropic-subscription"`, state)
 	}
 	// One whose account is used up is not picked while another is usable.
 	c := chooserOf(t, choice.SettingValues{DefaultType: programs.Claude}, claude, codex)
@@ -197,7 +198,7 @@ func TestWhoIsPicked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != programs.Codex {
-		t.Errorf("%q %v", got, err)
+		t.Errorf("%q %v; want no error, got = programs.Codex", got, err)
 	}
 }
 
@@ -235,7 +236,7 @@ func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 	} {
 		withSettings(&tt.req, tt.program, v)
 		if d := cmp.Diff(tt.want, tt.req); d != "" {
-			t.Errorf("%s: %s", name, d)
+			t.Errorf(`%s: %s; want d = ""`, name, d)
 		}
 	}
 }
@@ -249,19 +250,22 @@ func TestWhereAgentsWork(t *testing.T) {
 	}
 	made, roots := at(func(*config.Agents) {})
 	if made.Base != "/base/scratch" || made.State != "/state/scratch" || made.Retention != "" || made.TTL != 24*time.Hour || len(roots) != 1 {
-		t.Errorf("%+v %v", made, roots)
+		t.Errorf(`%+v %v; want made.Base = "/base/scratch", made.State = "/state/scratch", made.Retention = "", made.TTL = 24 * `+
+			"time.Hour, len(roots) = 1", made, roots)
 	}
 	made, roots = at(func(a *config.Agents) {
 		a.CodingDirectory, a.WorkspaceBase, a.Workdirs = "/code", "/clones", []string{"/w"}
 	})
 	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != workspace.Persistent || len(roots) != 4 {
-		t.Errorf("%+v %v", made, roots)
+		t.Errorf(`%+v %v; want made.Base = "/code", made.State other than "/state/scratch", made.Retention = `+
+			"workspace.Persistent, len(roots) = 4", made, roots)
 	}
 	made, roots = at(func(a *config.Agents) {
 		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
 	})
 	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != workspace.Ephemeral ||
 		made.State == other.State || roots[0] != "/" {
-		t.Errorf("%+v %v", made, roots)
+		t.Errorf(`%+v %v; want made.Retention = workspace.Ephemeral, made.State other than %v, roots[0] = "/"`,
+			made, roots, other.State)
 	}
 }

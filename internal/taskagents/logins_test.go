@@ -99,10 +99,11 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 		return p
 	}
 	if token, err := s.githubToken(); err != nil || !token.Empty() {
-		t.Errorf("there is a token: %v", err)
+		t.Errorf("there is a token: %v; want no error, token.Empty()", err)
 	}
 	if p := sign(); !p.Launched || p.URL != "https://github.com/login/device" || p.DeviceCode != "WDJB-MJHT" || p.Instructions == "" {
-		t.Errorf("%+v", p)
+		t.Errorf(`%+v; want p.Launched = true, p.URL = "https://github.com/login/device", p.DeviceCode = "WDJB-MJHT", `+
+			`p.Instructions other than ""`, p)
 	}
 	h.mu.Lock()
 	h.entered = true
@@ -113,11 +114,11 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	}
 	token, err := s.githubToken()
 	if err != nil || !token.Equal("gho_16C7e42F292c6912E7710c838347Ae178B4a") {
-		t.Errorf("the login is not used: %v", err)
+		t.Errorf(`the login is not used: %v; want no error, token.Equal("gho_16C7e42F292c6912E7710c838347Ae178B4a")`, err)
 	}
 	info, err := os.Stat(s.path("secrets", githubSecret))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want no error, info.Mode().Perm() = 0o600", err)
 	}
 	// What the operator gave comes first.
 	s.cfg.Foreign.Given = map[string]secret.Value{"GITHUB_TOKEN": secret.New("of the file")}
@@ -137,10 +138,10 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 		t.Errorf(`until("agent.login_failed") = %q, want it to contain "refused"`, heard)
 	}
 	if kept, err := s.cfg.Secrets.Get(githubSecret); err != nil || kept.Empty() {
-		t.Error(err)
+		t.Errorf("%v; want no error, not kept.Empty()", err)
 	}
 	l.github.ClientID = ""
 	if _, err := s.workers.SignIn(t.Context(), "github", ""); capability.AsError(err).Reason != "no_client_id" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "no_client_id"`, err)
 	}
 }

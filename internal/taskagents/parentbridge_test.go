@@ -76,7 +76,8 @@ func TestMemoryOfAConversation(t *testing.T) {
 			t.Parallel()
 			got, err := p.memory(t.Context(), tt.from, tt.query, tt.limit)
 			if reasonOf(err) != tt.reason || got.Count != tt.count || len(got.Messages) != tt.count {
-				t.Fatalf("%+v %v", got, err)
+				t.Fatalf("%+v %v; want reasonOf(err) = %v, got.Count = %v, len(got.Messages) = %v",
+					got, err, tt.reason, tt.count, tt.count)
 			}
 			if tt.count > 0 && (got.Messages[tt.count-1].Text != tt.last || got.RoomID != "r" || got.Messages[0].Speaker == "" ||
 				got.Messages[0].CreatedAt == "") {
@@ -86,18 +87,19 @@ func TestMemoryOfAConversation(t *testing.T) {
 	}
 	got, err := p.memory(t.Context(), from("agent:a", "r"), "the key", 1)
 	if err != nil || len(got.Messages) != 1 || strings.Contains(got.Messages[0].Text, "ghp_") {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, len(got.Messages) = 1, got.Messages[0].Text without "ghp_"`, got, err)
 	}
 	// Messages that the creator passed along count if the room is not ours.
 	told := taskOrigin{Creator: "agent:c", Session: "s", Room: "elsewhere", Said: []string{"The Port is 1", "no", "port 2"}}
 	got, err = p.memory(t.Context(), told, "port", 10)
 	if err != nil || got.Count != 2 || got.Messages[0].Text != "The Port is 1" || got.Messages[0].Speaker != "conversation" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Count = 2, got.Messages[0].Text = "The Port is 1", got.Messages[0].Speaker = "conversation"`,
+			got, err)
 	}
 	// On the wire a list is a list.
 	none, _ := p.memory(t.Context(), from("agent:a", "r"), "harbour", 1)
 	if raw, err := jsonx.Marshal(none); err != nil || !strings.Contains(string(raw), `"messages":[]`) {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf(`%s %v; want no error, string(raw) with "\"messages\":[]"`, raw, err)
 	}
 }
 
@@ -130,20 +132,23 @@ func TestParentServiceAnswers(t *testing.T) {
 		}, &asked),
 	}
 	if text, err := p.decide(t.Context(), o, "blocked", "What now?"); err != nil || text != `{"action":"ignore"}` {
-		t.Errorf("%s %v", text, err)
+		t.Errorf(`%s %v; want no error, text = "{\"action\":\"ignore\"}"`, text, err)
 	}
 	who, in := p.context(t.Context(), o)
 	if who == nil || who.Name != "Ada" || len(who.Bio) != 1 || len(who.Topics) != 1 || in == nil || in.ID != "r" || in.ThreadID != "t" {
-		t.Errorf("%+v %+v", who, in)
+		t.Errorf(`%+v %+v; want who not nil, who.Name = "Ada", len(who.Bio) = 1, len(who.Topics) = 1, in not nil, in.ID = "r", `+
+			`in.ThreadID = "t"`, who, in)
 	}
 	got, err := p.memory(t.Context(), o, "engine", 2)
 	if err != nil || got.Count != 2 || len([]rune(got.Messages[0].Text)) != 600 || got.Messages[1].Text != "three" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Count = 2, len([]rune(got.Messages[0].Text)) = 600, got.Messages[1].Text = "three"`,
+			got, err)
 	}
 	for i, part := range []string{`"op":"decide"`, `"op":"context"`, `"query":"engine"`} {
 		if len(asked) != 3 || !strings.HasPrefix(asked[i], "agent:a {") || !strings.Contains(asked[i], part) ||
 			!strings.Contains(asked[i], `"roomId":"r"`) || !strings.Contains(asked[i], `"threadId":"t"`) {
-			t.Errorf("%d: %q", i, asked)
+			t.Errorf(`%d: %q; want len(asked) = 3, asked[i] beginning with "agent:a {", asked[i] with %v, asked[i] with `+
+				`"\"roomId\":\"r\"", asked[i] with "\"threadId\":\"t\""`, i, asked, part)
 		}
 	}
 }
@@ -167,19 +172,19 @@ func TestParentServiceWithoutAnAnswer(t *testing.T) {
 				character: agents.Character{Name: "of the configuration", Bio: []string{"b"}}, logger: slog.New(slog.DiscardHandler),
 			}
 			if who, _ := p.context(t.Context(), o); who == nil || who.Name != "of the configuration" || who.Topics == nil {
-				t.Errorf("%+v", who)
+				t.Errorf(`%+v; want who not nil, who.Name = "of the configuration", who.Topics not nil`, who)
 			}
 			if got, err := p.memory(t.Context(), o, "port", 5); err != nil || got.Count != 5 {
-				t.Errorf("%+v %v", got, err)
+				t.Errorf("%+v %v; want no error, got.Count = 5", got, err)
 			}
 		})
 	}
 	p := &parentBridge{rooms: conversation(t), logger: slog.New(slog.DiscardHandler)}
 	if who, in := p.context(t.Context(), taskOrigin{Session: "s"}); who != nil || in != nil {
-		t.Errorf("%+v %+v", who, in)
+		t.Errorf("%+v %+v; want who = nil, in = nil", who, in)
 	}
 	if _, err := p.decide(t.Context(), o, "blocked", "?"); reasonOf(err) != "parent_context_unavailable" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "parent_context_unavailable"`, err)
 	}
 }
 
@@ -206,11 +211,13 @@ func TestParentBridgeHasFiveSeconds(t *testing.T) {
 				_, err := p.memory(t.Context(), o, "port", 5)
 				if took := time.Since(began); reasonOf(err) != "parent_context_timeout" || capability.CodeOf(err) != capability.CodeUnavailable ||
 					took != 5*time.Second {
-					t.Errorf("%v after %v", err, took)
+					t.Errorf(`%v after %v; want reasonOf(err) = "parent_context_timeout", capability.CodeOf(err) = `+
+						"capability.CodeUnavailable, took = 5 * time.Second", err, took)
 				}
 				began = time.Now()
 				if who, in := p.context(t.Context(), o); who != nil || in == nil || time.Since(began) > 5*time.Second {
-					t.Errorf("%v %v after %v", who, in, time.Since(began))
+					t.Errorf("%v %v after %v; want who = nil, in not nil, time.Since(began) at most 5 * time.Second",
+						who, in, time.Since(began))
 				}
 			})
 		})
@@ -226,7 +233,7 @@ func TestResultText(t *testing.T) {
 		`{"content":[]}`: `{"content":[]}`, `{"content":"a"}`: `{"content":"a"}`, `{"a":1}`: `{"a":1}`, `[1]`: `[1]`, ``: ``, `null`: `null`,
 	} {
 		if got := resultText(json.RawMessage(raw)); got != want {
-			t.Errorf("%s: %q", raw, got)
+			t.Errorf("%s: %q; want got = %v", raw, got, want)
 		}
 	}
 }

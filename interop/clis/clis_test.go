@@ -176,7 +176,7 @@ func (r *run) spawnIn(t *testing.T, mode, preset, dir, task, resume string) sess
 	})
 	var made struct{ Session session }
 	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf("%d %s; want no error, status = http.StatusCreated", status, answer)
 	}
 	return made.Session
 }
@@ -186,7 +186,8 @@ func (r *run) completed(t *testing.T, id string, n int) session {
 	t.Helper()
 	return r.until(t, id, "the turn is done", func(s session) bool {
 		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") {
-			t.Fatalf("it failed: %+v\n%s", s, r.picture(t, id))
+			t.Fatalf("it failed: %+v\n%s\nwant s.Status other than \"error\", s.Phase not beginning with \"failed:\"",
+				s, r.picture(t, id))
 		}
 		return s.CompletedTurns >= n && s.Status != "busy"
 	})
@@ -207,20 +208,20 @@ func (r *run) works(t *testing.T) {
 	done := time.Now()
 	asked := r.fake.Asked(playWrite)
 	if len(asked) != 2 {
-		t.Fatalf("the model was asked %d times", len(asked))
+		t.Fatalf("the model was asked %d times; want len(asked) = 2", len(asked))
 	}
 	t.Logf("FIGURES %s: first output after %s, the task at the model after %s, its end seen %s after the model's last word",
 		r.name, first.Round(time.Millisecond), asked[0].At.Sub(began).Round(time.Millisecond), done.Sub(asked[1].At).Round(time.Millisecond))
 	if data, err := os.ReadFile(filepath.Join(r.dir, "hello.txt")); err != nil || string(data) != "hello" {
-		t.Errorf("the file: %q %v", data, err)
+		t.Errorf(`the file: %q %v; want no error, string(data) = "hello"`, data, err)
 	}
 	// Decisions are read from the turn's text after its end was seen.
 	s = r.until(t, s.ID, "its decision is noted", func(s session) bool { return len(s.Decisions) > 0 })
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
-		t.Errorf("decisions: %q", s.Decisions)
+		t.Errorf(`decisions: %q; want len(s.Decisions) = 1, s.Decisions[0] beginning with "the greeting is in hello.txt"`, s.Decisions)
 	}
 	if s.CompletedTurns != 1 {
-		t.Errorf("%d turns were completed", s.CompletedTurns)
+		t.Errorf("%d turns were completed; want s.CompletedTurns = 1", s.CompletedTurns)
 	}
 	holds(t, r.dir, "hello.txt")
 	if r.noPrompt == "" {
@@ -250,7 +251,7 @@ func (r *run) message(t *testing.T, id string) {
 			asked[0].At.Sub(began).Round(time.Millisecond), delivered.Round(time.Millisecond))
 	}
 	if len(asked) != 1 || !strings.Contains(asked[0].Text, "first line\nsecond line "+playAgain) {
-		t.Errorf("the model was told: %+v", asked)
+		t.Errorf(`the model was told: %+v; want len(asked) = 1, asked[0].Text with "first line\nsecond line " + playAgain`, asked)
 	}
 }
 
@@ -263,7 +264,7 @@ func (r *run) interrupted(t *testing.T, id string) {
 	s := r.until(t, id, "it stops", func(s session) bool { return s.Status == "ready" })
 	t.Logf("FIGURES %s: ready %s after Escape, phase %q", r.name, time.Since(began).Round(time.Millisecond), s.Phase)
 	if s.CompletedTurns != before {
-		t.Errorf("the turn that was interrupted counts as done: %+v\n%s", s, r.picture(t, id))
+		t.Errorf("the turn that was interrupted counts as done: %+v\n%s\nwant s.CompletedTurns = %v", s, r.picture(t, id), before)
 	}
 }
 
@@ -281,7 +282,7 @@ func (r *run) outside(t *testing.T, id string) {
 		return
 	}
 	if _, answer := r.request(t, "GET", "/api/v1/audit?event=agent_permission", nil); !strings.Contains(answer, `"verdict":"deny"`) {
-		t.Errorf("no hook has refused it: %s", answer)
+		t.Errorf(`no hook has refused it: %s; want answer with "\"verdict\":\"deny\""`, answer)
 	}
 }
 
@@ -290,7 +291,7 @@ func (r *run) resumed(t *testing.T, token string) {
 		t.Skip(r.noResume)
 	}
 	if token == "" {
-		t.Fatal("it has no token to be resumed by")
+		t.Fatalf(`it has no token to be resumed by; got token = %q; want token other than ""`, token)
 	}
 	s := r.spawn(t, "autonomous", r.dir, "Do you remember? "+playResume, token)
 	r.completed(t, s.ID, 1)
@@ -366,7 +367,7 @@ func (r *run) fails(t *testing.T, kind fakemodel.Failure, play string) {
 	s := r.spawn(t, "autonomous", dir, "Fail. "+play, "")
 	s = r.until(t, s.ID, "it fails", func(s session) bool { return strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 })
 	if s.Phase != "failed:"+want || s.CompletedTurns > 0 {
-		t.Errorf("it is %+v\n%s", s, r.picture(t, s.ID))
+		t.Errorf("it is %+v\n%s\nwant s.Phase = \"failed:\" + want, s.CompletedTurns at most 0", s, r.picture(t, s.ID))
 	}
 	r.stop(t, s.ID)
 }
@@ -379,7 +380,7 @@ func (r *run) userFiles(t *testing.T) {
 		ok(t, err)
 		if name != ".claude.json" {
 			if string(data) != want {
-				t.Errorf("%s is\n%s", name, data)
+				t.Errorf("%s is\n%s\nwant string(data) = %v", name, data, want)
 			}
 			continue
 		}
@@ -392,11 +393,11 @@ func (r *run) userFiles(t *testing.T) {
 		}
 		ok(t, json.Unmarshal(data, &doc))
 		if len(doc.Mine) != 2 || strings.Contains(string(doc.Responses), "nobody") {
-			t.Errorf("%s is\n%s", name, data)
+			t.Errorf("%s is\n%s\nwant len(doc.Mine) = 2, string(doc.Responses) without \"nobody\"", name, data)
 		}
 		for dir, p := range doc.Projects {
 			if p.Trusted {
-				t.Errorf("%s is still trusted", dir)
+				t.Errorf("%s is still trusted; want p.Trusted = false", dir)
 			}
 		}
 	}

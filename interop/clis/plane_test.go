@@ -184,7 +184,7 @@ func (p *plane) shown(t *testing.T, id string) (s session) {
 	t.Helper()
 	status, answer := p.request(t, "GET", "/api/coding-agents/"+id, nil)
 	if err := json.Unmarshal([]byte(answer), &s); err != nil || status != http.StatusOK {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf("%d %s; want no error, status = http.StatusOK", status, answer)
 	}
 	return s
 }
@@ -199,7 +199,8 @@ func (p *plane) until(t *testing.T, id, what string, holds func(s session) bool)
 			return s
 		}
 		if time.Since(began) > waitTimeout {
-			t.Fatalf("not within %s: %s; it is %+v, blocker %v\n%s", waitTimeout, what, s, s.Blocker, p.picture(t, id))
+			t.Fatalf("not within %s: %s; it is %+v, blocker %v\n%s\nwant time.Since(began) at most %v",
+				waitTimeout, what, s, s.Blocker, p.picture(t, id), waitTimeout)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -220,7 +221,7 @@ func (p *plane) post(t *testing.T, id, what string, body any) string {
 	t.Helper()
 	status, answer := p.request(t, "POST", "/api/coding-agents/"+id+"/"+what, body)
 	if status != http.StatusOK {
-		t.Fatalf("%s: %d %s\n%s", what, status, answer, p.picture(t, id))
+		t.Fatalf("%s: %d %s\n%s\nwant status = http.StatusOK", what, status, answer, p.picture(t, id))
 	}
 	return answer
 }
@@ -244,7 +245,8 @@ func (p *plane) gone(t *testing.T, id string) {
 	for _, path := range list {
 		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID="+id+"\x00") {
 			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-			t.Errorf("a process is left: %s", strings.ReplaceAll(string(line), "\x00", " "))
+			t.Errorf(`a process is left: %s; want not (err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID="+id+"\x00"))`,
+				strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
 }

@@ -49,7 +49,8 @@ func (r *run) preset(t *testing.T, preset, mode string) {
 	s := r.spawnIn(t, mode, preset, dir, "Run. PLAY-RUN-"+preset+"-"+mode, "")
 	s = r.until(t, s.ID, "it asks, or is done", func(s session) bool {
 		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") {
-			t.Fatalf("it failed: %+v\n%s", s, r.picture(t, s.ID))
+			t.Fatalf("it failed: %+v\n%s\nwant s.Status other than \"error\", s.Phase not beginning with \"failed:\"",
+				s, r.picture(t, s.ID))
 		}
 		return s.Status == "blocked" && s.Blocker.Type == "permission" && len(s.Blocker.Options) > 0 || s.CompletedTurns > 0 && s.Status != "busy"
 	})
@@ -77,7 +78,7 @@ func (r *run) preset(t *testing.T, preset, mode string) {
 		return s.CompletedTurns > 1 || s.Status == "blocked" && s.Blocker.Type == "permission"
 	})
 	if s.Status == "blocked" {
-		t.Errorf("a command that reads inside the folder is asked about: %v", s.Blocker)
+		t.Errorf(`a command that reads inside the folder is asked about: %v; want s.Status other than "blocked"`, s.Blocker)
 	}
 	r.stop(t, s.ID)
 }

@@ -95,7 +95,8 @@ func (r *run) asked(t *testing.T, id, kind string) session {
 	t.Helper()
 	return r.until(t, id, "it asks: "+kind, func(s session) bool {
 		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 {
-			t.Fatalf("no %s reached the user: %+v\n%s", kind, s, r.picture(t, id))
+			t.Fatalf("no %s reached the user: %+v\n%s\nwant s.Status other than \"error\", s.Phase not beginning with \"failed:\", "+
+				"s.CompletedTurns at most 0", kind, s, r.picture(t, id))
 		}
 		return s.Status == "blocked" && s.Blocker.Type == kind && (len(s.Blocker.Options) > 0 || len(s.Blocker.Questions) > 0)
 	})
@@ -250,17 +251,18 @@ func TestADeniedTaskAsksNothing(t *testing.T) {
 			})
 			var made created
 			if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 {
-				t.Fatalf("%d %s", status, answer)
+				t.Fatalf("%d %s; want no error, status = http.StatusCreated, len(made.Agents) = 1", status, answer)
 			}
 			r.ends(t, made, "input_required")
 			_, answer = r.request(t, "GET", "/api/v1/tasks/"+made.Task, nil)
 			if !strings.Contains(answer, "one.txt") || !strings.Contains(answer, r.no) {
-				t.Errorf("the question %s shows neither the command nor the option %s", answer, r.no)
+				t.Errorf(`the question %s shows neither the command nor the option %s; want answer with "one.txt", answer with %v`,
+					answer, r.no, r.no)
 			}
 			status, answer = r.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer",
 				map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]any{"text": "no"}}})
 			if status != http.StatusOK {
-				t.Fatalf("%d %s", status, answer)
+				t.Fatalf("%d %s; want status = http.StatusOK", status, answer)
 			}
 			r.ends(t, made, "completed")
 			holds(t, dir)

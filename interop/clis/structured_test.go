@@ -33,7 +33,7 @@ func (r *run) structured(t *testing.T) {
 	r.stop(t, s.ID)
 	token := r.shown(t, s.ID).ResumeToken
 	if token == "" {
-		t.Fatal("it has no token to be resumed by")
+		t.Fatalf(`it has no token to be resumed by; got token = %q; want token other than ""`, token)
 	}
 	if r.noLoading != "" {
 		t.Log("not taken up again: " + r.noLoading)
@@ -43,7 +43,8 @@ func (r *run) structured(t *testing.T) {
 	r.completed(t, s.ID, 1)
 	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) ||
 		!strings.Contains(asked[0].Text, decision) {
-		t.Errorf("the model was told: %+v", asked)
+		t.Errorf(`the model was told: %+v; want len(asked) = 1, asked[0].Text with "Ask me. " + playTold, asked[0].Text with %v`,
+			asked, decision)
 	}
 	r.stop(t, s.ID)
 }
@@ -54,7 +55,8 @@ func (r *run) answered(t *testing.T, id string, words ...string) {
 	t.Helper()
 	s := r.until(t, id, "it asks", func(s session) bool {
 		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") {
-			t.Fatalf("it failed: %+v\n%s", s, r.picture(t, id))
+			t.Fatalf("it failed: %+v\n%s\nwant s.Status other than \"error\", s.Phase not beginning with \"failed:\"",
+				s, r.picture(t, id))
 		}
 		return s.Status == "blocked" && len(s.Blocker.Options) > 0
 	})
@@ -67,7 +69,7 @@ func (r *run) answered(t *testing.T, id string, words ...string) {
 		}
 	}
 	if best == "" {
-		t.Fatalf("no option begins with %q: %+v", words, *s.Blocker)
+		t.Fatalf(`no option begins with %q: %+v; want best other than ""`, words, *s.Blocker)
 	}
 	r.post(t, id, "choose", map[string]any{"label": best})
 }

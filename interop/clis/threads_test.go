@@ -90,23 +90,23 @@ func TestThreads(t *testing.T) {
 		p.ends(t, made, "completed")
 		th := p.thread(t, made.ThreadID)
 		if th.Status != "done" || !strings.Contains(th.Sessions[0].CompletionSummary, "All is well.") {
-			t.Errorf("%+v", th)
+			t.Errorf(`%+v; want th.Status = "done", th.Sessions[0].CompletionSummary with "All is well."`, th)
 		}
 	})
 	t.Run("a question becomes the user's, whose answer goes back", func(t *testing.T) {
 		made := p.create(t, "claude", "Greet. "+playQuestion)
 		h := p.ends(t, made, "input_required")
 		if len(h.Task.Requests) != 1 || !strings.Contains(h.Task.Requests[0].Params.Message, "English or in French?") {
-			t.Fatalf("%+v", h)
+			t.Fatalf(`%+v; want len(h.Task.Requests) = 1, h.Task.Requests[0].Params.Message with "English or in French?"`, h)
 		}
 		status, answer := p.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer",
 			map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": "In French."}}})
 		if status != http.StatusOK {
-			t.Fatalf("%d %s", status, answer)
+			t.Fatalf("%d %s; want status = http.StatusOK", status, answer)
 		}
 		p.ends(t, made, "completed")
 		if asked := fakes["claude"].Asked("In French."); len(asked) == 0 {
-			t.Error("the agent was not told")
+			t.Errorf("the agent was not told; got len(asked) = %v; want len(asked) other than 0", len(asked))
 		}
 	})
 	t.Run("the provider fails, and another program goes on", func(t *testing.T) {
@@ -115,7 +115,8 @@ func TestThreads(t *testing.T) {
 		th := p.thread(t, made.ThreadID)
 		if len(th.Sessions) != 2 || th.Sessions[1].Framework != "codex" || th.Sessions[1].Workdir != th.Sessions[0].Workdir ||
 			!strings.Contains(th.Sessions[1].CompletionSummary, "I went on for the other one.") {
-			t.Errorf("%+v", th)
+			t.Errorf(`%+v; want len(th.Sessions) = 2, th.Sessions[1].Framework = "codex", th.Sessions[1].Workdir = `+
+				`th.Sessions[0].Workdir, th.Sessions[1].CompletionSummary with "I went on for the other one."`, th)
 		}
 	})
 	t.Run("the server is killed in the middle of a turn, and the conversation goes on", func(t *testing.T) {
@@ -136,7 +137,8 @@ func TestThreads(t *testing.T) {
 		th := p.thread(t, made.ThreadID)
 		asked := fakes["claude"].Asked("interrupted. Go on where you stopped")
 		if len(th.Sessions) != 2 || len(asked) == 0 || !strings.Contains(asked[0].Text, playHang) {
-			t.Errorf("%+v, the model was told %+v", th, asked)
+			t.Errorf("%+v, the model was told %+v; want len(th.Sessions) = 2, len(asked) other than 0, asked[0].Text with %v",
+				th, asked, playHang)
 		}
 		told := 0
 		for _, e := range th.Events {
@@ -145,7 +147,7 @@ func TestThreads(t *testing.T) {
 			}
 		}
 		if told != 1 {
-			t.Errorf("the end was told %d times", told)
+			t.Errorf("the end was told %d times; want told = 1", told)
 		}
 	})
 }
@@ -156,7 +158,8 @@ func (p *plane) create(t *testing.T, program, task string) (made created) {
 		map[string]any{"task": task, "agentType": program, "approvalPreset": "autonomous"})
 	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 ||
 		made.Agents[0].SessionID == "" {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf(`%d %s; want no error, status = http.StatusCreated, len(made.Agents) = 1, made.Agents[0].SessionID other than ""`,
+			status, answer)
 	}
 	return made
 }
@@ -173,7 +176,8 @@ func (p *plane) ends(t *testing.T, made created, state string) (h handle) {
 		}
 		if time.Since(began) > waitTimeout {
 			th := p.thread(t, made.ThreadID)
-			t.Fatalf("not %s within %s: %s\n%+v\n%s", state, waitTimeout, answer, th, p.picture(t, th.Sessions[len(th.Sessions)-1].SessionID))
+			t.Fatalf("not %s within %s: %s\n%+v\n%s\nwant time.Since(began) at most %v",
+				state, waitTimeout, answer, th, p.picture(t, th.Sessions[len(th.Sessions)-1].SessionID), waitTimeout)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -183,7 +187,7 @@ func (p *plane) thread(t *testing.T, id string) (th thread) {
 	t.Helper()
 	status, answer := p.request(t, "GET", "/api/coding-agents/coordinator/threads/"+id, nil)
 	if err := json.Unmarshal([]byte(answer), &th); err != nil || status != http.StatusOK {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf("%d %s; want no error, status = http.StatusOK", status, answer)
 	}
 	return th
 }

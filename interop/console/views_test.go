@@ -29,7 +29,8 @@ export default function View({load}) {
   const [text, setText] = useState("");
   const [n, setN] = useState(0);
   useEffect(() => { load("/hello").then((v) => setText(v.text)); }, []);
-  return jsxs("div", {children: [jsx("p", {children: "React says " + text}), jsx("button", {onClick: () => setN(n + 1), children: "clicked " + n})]});
+  return jsxs("div", {children: [jsx("p", {children: "React says " + text}),
+    jsx("button", {onClick: () => setN(n + 1), children: "clicked " + n})]});
 }
 `
 
@@ -58,7 +59,8 @@ const hostileView = `export function mount(element, {call}) {
     for (const [name, f] of Object.entries(tries)) {
       try { f(); worked.push(name); } catch {}
     }
-    for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/modules/other/secret", "/healthz", "https://example.com/"]) {
+    for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session",
+        "/api/modules/other/secret", "/healthz", "https://example.com/"]) {
       try { await wait(fetch(path)); worked.push("fetch " + path); } catch {}
     }
     for (const src of ["/console/assets/main.js", "https://example.com/x.js"]) {

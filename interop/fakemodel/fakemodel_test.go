@@ -86,29 +86,31 @@ func TestAPlayInEachDialect(t *testing.T) {
 			say := func(body string) string {
 				status, answer := post(t, m.URL()+path, strings.Replace(body, "%s", more, 1))
 				if status != http.StatusOK || stream != strings.Contains(answer, "data: ") {
-					t.Errorf("%s, stream %v: %d %s", name, stream, status, answer)
+					t.Errorf(`%s, stream %v: %d %s; want status = http.StatusOK, stream = strings.Contains(answer, "data: ")`,
+						name, stream, status, answer)
 				}
 				return strings.ReplaceAll(strings.ReplaceAll(answer, `\\u003e`, `\u003e`), `\"`, `"`)
 			}
 			if out := say(d.ask); !strings.Contains(out, d.calls) || !strings.Contains(out, "/there/it.txt") {
-				t.Errorf("%s, stream %v: %s", name, stream, out)
+				t.Errorf(`%s, stream %v: %s; want out with %v, out with "/there/it.txt"`, name, stream, out, d.calls)
 			}
 			if out := say(d.after); !strings.Contains(out, d.says) {
-				t.Errorf("%s, stream %v: %s", name, stream, out)
+				t.Errorf("%s, stream %v: %s; want out with %v", name, stream, out, d.says)
 			}
 			if out := say(strings.Replace(d.ask, "THE-PLAY", "something else", 1)); !strings.Contains(out, "Hello") {
-				t.Errorf("%s, what is in no play: %s", name, out)
+				t.Errorf(`%s, what is in no play: %s; want out with "Hello"`, name, out)
 			}
 			for play, want := range map[string]string{"NO-KEY": "401", "NO-MONEY": "billing", "TOO-OFTEN": "429"} {
 				status, answer := post(t, m.URL()+path, strings.Replace(strings.Replace(d.ask, "THE-PLAY", play, 1), "%s", more, 1))
 				if status < 400 || !strings.Contains(strings.ToLower(fmt.Sprint(status, answer)), want) {
-					t.Errorf("%s, %s: %d %s", name, play, status, answer)
+					t.Errorf("%s, %s: %d %s; want status at least 400, strings.ToLower(fmt.Sprint(status, answer)) with %v",
+						name, play, status, answer, want)
 				}
 			}
 		}
 	}
 	if asked := m.Asked("THE-PLAY"); len(asked) != 16 || asked[1].Step != 1 || !strings.Contains(asked[0].Text, "THE-PLAY") {
-		t.Errorf("%+v", asked)
+		t.Errorf(`%+v; want len(asked) = 16, asked[1].Step = 1, asked[0].Text with "THE-PLAY"`, asked)
 	}
 }
 
@@ -117,7 +119,7 @@ func TestARequestForATitle(t *testing.T) {
 	m := start(t)
 	status, answer := post(t, m.URL()+"/v1/messages", `{"messages":[{"role":"user","content":"a title for: do THE-PLAY"}]}`)
 	if status != http.StatusOK || !strings.Contains(answer, "Hello") || len(m.Asked("THE-PLAY")) != 0 {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf(`%d %s; want status = http.StatusOK, answer with "Hello", len(m.Asked("THE-PLAY")) = 0`, status, answer)
 	}
 }
 
@@ -125,16 +127,16 @@ func TestWhatIsNoRequest(t *testing.T) {
 	m := start(t)
 	for path, want := range map[string]int{"/v1/messages": http.StatusBadRequest, "/v1/models": http.StatusNotFound} {
 		if status, answer := post(t, m.URL()+path, "{"); status != want {
-			t.Errorf("%s: %d %s", path, status, answer)
+			t.Errorf("%s: %d %s; want status = %v", path, status, answer, want)
 		}
 	}
 	status, answer := post(t, m.URL()+"/v1/messages/count_tokens", `{}`)
 	if status != http.StatusOK || !strings.Contains(answer, `"input_tokens":5`) {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf(`%d %s; want status = http.StatusOK, answer with "\"input_tokens\":5"`, status, answer)
 	}
 	status, answer = post(t, m.URL()+"/v1/messages", `"`+strings.Repeat("x", 17<<20)+`"`)
 	if status != http.StatusRequestEntityTooLarge {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("%d %s; want status = http.StatusRequestEntityTooLarge", status, answer)
 	}
 }
 
@@ -152,6 +154,6 @@ func TestASlowAnswerEndsWithTheServer(t *testing.T) {
 	}
 	m.Close()
 	if err := <-over; err == nil {
-		t.Error("a model that was closed has answered")
+		t.Error("a model that was closed has answered; want an error")
 	}
 }

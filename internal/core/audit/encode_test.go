@@ -77,12 +77,12 @@ func TestKeysComeInTheOrderOfTheSpec(t *testing.T) {
 	for _, k := range top {
 		i := strings.Index(line[at:], `"`+k+`": `)
 		if i < 0 {
-			t.Fatalf("key %s is missing or out of order in %s", k, line)
+			t.Fatalf("key %s is missing or out of order in %s; want i at least 0", k, line)
 		}
 		at += i
 	}
 	if regexp.MustCompile(`[^ ]":[^ ]|",[^ ]`).MatchString(line) {
-		t.Fatalf("separator without a space in %s", line)
+		t.Fatalf("separator without a space in %s; want not regexp.MustCompile(`[^ ]\":[^ ]|\",[^ ]`).MatchString(line)", line)
 	}
 }
 
@@ -111,19 +111,20 @@ func TestALineIsOneValidJSONLineOfBoundedLength(t *testing.T) {
 	add(t, l, r, Buffered)
 	lines := segs.records()
 	if len(lines) != 1 || len(lines[0]) >= MaxLine {
-		t.Fatalf("%d lines, first of %d bytes", len(lines), len(lines[0]))
+		t.Fatalf("%d lines, first of %d bytes; want len(lines) = 1, len(lines[0]) less than %v", len(lines), len(lines[0]), MaxLine)
 	}
 	if !json.Valid([]byte(lines[0])) {
-		t.Fatalf("not JSON: %s", lines[0])
+		t.Fatalf("not JSON: %s; want json.Valid([]byte(lines[0]))", lines[0])
 	}
 	for i := range len(lines[0]) {
 		if c := lines[0][i]; c < 0x20 || c == 0x7f {
-			t.Fatalf("control %#x in the line", c)
+			t.Fatalf("control %#x in the line; want c at least 0x20, c other than 0x7f", c)
 		}
 	}
 	m, _ := decode(t, lines[0])["metadata"].(map[string]any)
 	if m["truncated"] != true || m["sandbox"] == nil {
-		t.Fatalf("the flag is missing, or the fields are: the last resort was used: %v", m)
+		t.Fatalf(`the flag is missing, or the fields are: the last resort was used: %v; want m["truncated"] = true, m["sandbox"] not nil`,
+			m)
 	}
 }
 
@@ -140,10 +141,10 @@ func FuzzQuoteMakesJSONStrings(f *testing.F) {
 			t.Fatalf("%q: %v", w.b, err)
 		}
 		if len(w.b) > limit+2 {
-			t.Fatalf("%d bytes, limit %d", len(w.b), limit)
+			t.Fatalf("%d bytes, limit %d; want len(w.b) at most limit + 2", len(w.b), limit)
 		}
 		if want := strings.ToValidUTF8(s, "\uFFFD"); !w.cut && back != jsonRound(s) && back != want {
-			t.Fatalf("%q became %q", s, back)
+			t.Fatalf("%q became %q; want not (!w.cut && back != jsonRound(s) && back != want)", s, back)
 		}
 	})
 }
@@ -186,10 +187,10 @@ func TestDigestsAreKeyed(t *testing.T) {
 	a := open(t, Config{Segments: &memSegments{}, Key: []byte("a")})
 	b := open(t, Config{Segments: &memSegments{}, Key: []byte("b")})
 	if x, y := a.Digest([]byte("v")), a.Digest([]byte("v")); x != y || len(x) != 64 {
-		t.Fatalf("%s and %s", x, y)
+		t.Fatalf("%s and %s; want x = %v, len(x) = 64", x, y, y)
 	}
 	if a.Digest([]byte("v")) == b.Digest([]byte("v")) {
-		t.Fatal("the key does not matter")
+		t.Fatal(`the key does not matter; want a.Digest([]byte("v")) other than b.Digest([]byte("v"))`)
 	}
 }
 
@@ -201,20 +202,20 @@ func TestEveryEventHasOneRow(t *testing.T) {
 	rows := map[Event]EventRow{}
 	for _, r := range EventTable() {
 		if _, twice := rows[r.Event]; twice {
-			t.Errorf("%s twice", r.Event)
+			t.Errorf("%s twice; want twice = false", r.Event)
 		}
 		rows[r.Event] = r
 		if !slices.Contains([]Level{Debug, Info, Warning, Error}, r.Level) {
-			t.Errorf("%s has level %q", r.Event, r.Level)
+			t.Errorf("%s has level %q; want []Level{Debug, Info, Warning, Error} with %v", r.Event, r.Level, r.Level)
 		}
 	}
 	consts := regexp.MustCompile(`(?m)^\t\w+\s+Event = "(\w+)"`).FindAllSubmatch(src, -1)
 	if len(consts) != len(rows) {
-		t.Errorf("%d constants, %d rows", len(consts), len(rows))
+		t.Errorf("%d constants, %d rows; want len(consts) = %v", len(consts), len(rows), len(rows))
 	}
 	for _, c := range consts {
 		if _, ok := rows[Event(c[1])]; !ok {
-			t.Errorf("%s has no row", c[1])
+			t.Errorf("%s has no row; want ok = true", c[1])
 		}
 	}
 	// Rows whose mirror files must not change.
@@ -286,7 +287,7 @@ func TestNoMemberIsWrittenTwice(t *testing.T) {
 	}
 	for _, key := range alwaysWritten() {
 		if got.Metadata["attr_"+key] != "x" {
-			t.Errorf("%s is lost: %v", key, got.Metadata)
+			t.Errorf(`%s is lost: %v; want got.Metadata["attr_"+key] = "x"`, key, got.Metadata)
 		}
 	}
 }

@@ -289,7 +289,7 @@ func mustVerify(t testing.TB, segs Segments, points CheckpointSource) VerifyRepo
 		t.Fatal(err)
 	}
 	if rep.FirstBad != nil {
-		t.Fatalf("chain is bad: %+v", *rep.FirstBad)
+		t.Fatalf("chain is bad: %+v; want rep.FirstBad = nil", *rep.FirstBad)
 	}
 	return rep
 }

@@ -47,7 +47,7 @@ func TestRacingAppendersMakeOneChain(t *testing.T) {
 	}
 	rep := mustVerify(t, segs, nil)
 	if rep.Records != writers*each || rep.Segments < 3 {
-		t.Fatalf("%+v", rep)
+		t.Fatalf("%+v; want rep.Records = writers * each, rep.Segments at least 3", rep)
 	}
 }
 
@@ -65,12 +65,13 @@ func TestOneFlushServesAllWaiters(t *testing.T) {
 		}
 		synctest.Wait() // all are written; the first is in the flush, the rest wait for it
 		if segs.syncs.Load() != 0 || len(segs.records()) != n {
-			t.Fatalf("%d flushes, %d records", segs.syncs.Load(), len(segs.records()))
+			t.Fatalf("%d flushes, %d records; want segs.syncs.Load() = 0, len(segs.records()) = %v",
+				segs.syncs.Load(), len(segs.records()), n)
 		}
 		close(segs.syncGate) // the first flush, and a second where the first began before all were written
 		wg.Wait()
 		if segs.syncs.Load() > 2 {
-			t.Fatalf("%d flushes for %d records", segs.syncs.Load(), n)
+			t.Fatalf("%d flushes for %d records; want segs.syncs.Load() at most 2", segs.syncs.Load(), n)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -90,7 +91,7 @@ func TestWrittenRecordsShareOneWriteAndAreFlushedByRun(t *testing.T) {
 		go func() { done <- l.Run(ctx) }()
 		add(t, l, sample(), Written)
 		if segs.syncs.Load() != 0 {
-			t.Fatal("Written waited for a flush")
+			t.Fatal("Written waited for a flush; want segs.syncs.Load() = 0")
 		}
 		segs.writeGate = make(chan struct{})
 		var wg sync.WaitGroup
@@ -101,12 +102,12 @@ func TestWrittenRecordsShareOneWriteAndAreFlushedByRun(t *testing.T) {
 		close(segs.writeGate)
 		wg.Wait()
 		if segs.appends.Load() > 3 {
-			t.Fatalf("%d writes for 11 records", segs.appends.Load())
+			t.Fatalf("%d writes for 11 records; want segs.appends.Load() at most 3", segs.appends.Load())
 		}
 		time.Sleep(110 * time.Millisecond) // fake time
 		synctest.Wait()
 		if segs.syncs.Load() != 1 {
-			t.Fatalf("%d flushes after 110 ms", segs.syncs.Load())
+			t.Fatalf("%d flushes after 110 ms; want segs.syncs.Load() = 1", segs.syncs.Load())
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -141,20 +142,20 @@ func TestAFullDiskIsHandledAsTheModeSays(t *testing.T) {
 				}
 				_, err := l.Append(t.Context(), sample(), Synced)
 				if got := err == nil; got != c.writeOK {
-					t.Fatalf("synced append: %v", err)
+					t.Fatalf("synced append: %v; want got = %v", err, c.writeOK)
 				}
 				if err != nil && (capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "audit_unavailable") {
 					t.Fatalf("%#v", err)
 				}
 				if got := l.Ready(false) == nil; got != c.readOK {
-					t.Fatalf("ready for a read: %v", got)
+					t.Fatalf("ready for a read: %v; want got = %v", got, c.readOK)
 				}
 				if got := l.Ready(true) == nil; got != c.writeOK {
-					t.Fatalf("ready for a write: %v", got)
+					t.Fatalf("ready for a write: %v; want got = %v", got, c.writeOK)
 				}
 				_, err = l.Append(t.Context(), call(CapabilityExecuted, "run_read", read), Written)
 				if got := err == nil; got != c.readOK {
-					t.Fatalf("append of a read: %v", err)
+					t.Fatalf("append of a read: %v; want got = %v", err, c.readOK)
 				}
 				_, _ = l.Append(t.Context(), call(CapabilityStarted, "run_begin", write), Buffered)
 				_, _ = l.Append(t.Context(), call(CapabilityExecuted, "run_end", write), Synced)
@@ -166,15 +167,16 @@ func TestAFullDiskIsHandledAsTheModeSays(t *testing.T) {
 				segs.fail(nil, nil)
 				l.recovery()
 				if h := l.Health(); h.Broken || h.Waiting != 0 || h.Lost != 0 {
-					t.Fatalf("%+v", h)
+					t.Fatalf("%+v; want h.Broken = false, h.Waiting = 0, h.Lost = 0", h)
 				}
 				all := strings.Join(segs.records(), "\n")
 				if strings.Count(all, `"event": "audit_degraded"`) != 1 {
-					t.Fatalf("no single note of the gap:\n%s", all)
+					t.Fatalf("no single note of the gap:\n%s\nwant strings.Count(all, `\"event\": \"audit_degraded\"`) = 1", all)
 				}
 				if strings.Contains(all, "run_begin") != c.keptBegins || strings.Contains(all, "run_end") != c.keptEnds ||
 					!strings.Contains(all, "run_read") {
-					t.Fatalf("wrong records kept:\n%s", all)
+					t.Fatalf("wrong records kept:\n%s\nwant strings.Contains(all, \"run_begin\") = %v, strings.Contains(all, "+
+						`"run_end") = %v, all with "run_read"`, all, c.keptBegins, c.keptEnds)
 				}
 				if err := l.Ready(true); err != nil {
 					t.Fatal(err)
@@ -202,13 +204,14 @@ func TestTheRingIsBoundedAndCountsWhatItLost(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if h := l.Health(); !h.Broken || h.Waiting != 10 || h.Lost != 15 || h.Cause == "" {
-			t.Fatalf("%+v", h)
+			t.Fatalf(`%+v; want h.Broken = true, h.Waiting = 10, h.Lost = 15, h.Cause other than ""`, h)
 		}
 		segs.fail(nil, nil)
 		time.Sleep(200 * time.Millisecond)
 		lines := segs.records()
 		if len(lines) != 11 || !strings.Contains(lines[0], `"lost": "15"`) || !strings.Contains(lines[1], "run_15") {
-			t.Fatalf("%d records:\n%s", len(lines), strings.Join(lines, "\n"))
+			t.Fatalf("%d records:\n%s\nwant len(lines) = 11, lines[0] with \"\\\"lost\\\": \\\"15\\\"\", lines[1] with \"run_15\"",
+				len(lines), strings.Join(lines, "\n"))
 		}
 		cancel()
 		<-done
@@ -239,19 +242,20 @@ func TestOpeningClosesTheCallsTheLastProcessLeft(t *testing.T) {
 			again := open(t, Config{Segments: dead})
 			lines := dead.records()[4:]
 			if len(lines) != 2 {
-				t.Fatalf("%d notes", len(lines))
+				t.Fatalf("%d notes; want len(lines) = 2", len(lines))
 			}
 			for i, run := range []string{"run_early", "run_late"} {
 				v := decode(t, lines[i])
 				m, _ := v["metadata"].(map[string]any)
 				if v["event"] != "capability_failed" || m["run_id"] != run || m["reason"] != "interrupted" || v["user_id"] != "agent:claude" {
-					t.Fatalf("%v", v)
+					t.Fatalf(`%v; want v["event"] = "capability_failed", m["run_id"] = %v, m["reason"] = "interrupted", `+
+						`v["user_id"] = "agent:claude"`, v, run)
 				}
 			}
 			_ = again.Close()
 			third := open(t, Config{Segments: dead.clone()})
 			if third.Health().Seq != 6 {
-				t.Fatal("closed twice")
+				t.Fatal("closed twice; want third.Health().Seq = 6")
 			}
 			mustVerify(t, dead, nil)
 		})
@@ -289,11 +293,11 @@ func TestABrokenChainIsLeftAsEvidence(t *testing.T) {
 	add(t, l, sample(), Synced)
 	got := l.cfg.Segments.(*memSegments)
 	if len(got.segs) != 2 || !strings.Contains(string(got.segs[0]), "garbage\n") || !strings.Contains(string(got.segs[1]), "chain_broken") {
-		t.Fatalf("%s", got.segs)
+		t.Fatalf(`%s; want len(got.segs) = 2, string(got.segs[0]) with "garbage\n", string(got.segs[1]) with "chain_broken"`, got.segs)
 	}
 	rep, err := l.Verify(t.Context())
 	if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadLine || rep.Records != 1 {
-		t.Fatalf("%+v %v", rep, err)
+		t.Fatalf("%+v %v; want no error, rep.FirstBad not nil, rep.FirstBad.Reason = %v, rep.Records = 1", rep, err, BadLine)
 	}
 }
 
@@ -331,7 +335,7 @@ func TestAFullDiskAtTheStartDelaysTheNotes(t *testing.T) {
 	dead.fail(errDisk, nil)
 	l = open(t, Config{Segments: dead})
 	if l.Ready(true) == nil || l.Ready(false) != nil {
-		t.Fatal("a log that could not be written at the start is ready")
+		t.Fatal("a log that could not be written at the start is ready; want l.Ready(true) not nil, l.Ready(false) = nil")
 	}
 	l.recovery() // in vain
 	dead.fail(nil, nil)
@@ -339,7 +343,7 @@ func TestAFullDiskAtTheStartDelaysTheNotes(t *testing.T) {
 	all := strings.Join(dead.records(), "\n")
 	for _, want := range []string{`"reason": "torn_line"`, `"reason": "interrupted"`, `"reason": "log_broken"`} {
 		if strings.Count(all, want) != 1 {
-			t.Fatalf("%s is not there once:\n%s", want, all)
+			t.Fatalf("%s is not there once:\n%s\nwant strings.Count(all, want) = 1", want, all)
 		}
 	}
 	mustVerify(t, dead, nil)
@@ -351,10 +355,10 @@ func TestAClosedLogRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Append(t.Context(), sample(), Buffered); err == nil {
-		t.Fatal("appended")
+		t.Fatal("appended; want an error")
 	}
 	if l.Ready(false) == nil {
-		t.Fatal("ready")
+		t.Fatal("ready; want l.Ready(false) not nil")
 	}
 }
 

@@ -39,7 +39,7 @@ func history(t testing.TB, n int) (*memSegments, *memIndex) {
 func TestVerifyNamesTheFirstBadRecord(t *testing.T) {
 	segs, index := history(t, 100)
 	if rep := mustVerify(t, segs, index); rep.Records != 100 || rep.LastSeq != 100 || rep.FirstSeq != 1 || rep.Segments < 3 {
-		t.Fatalf("%+v", rep)
+		t.Fatalf("%+v; want rep.Records = 100, rep.LastSeq = 100, rep.FirstSeq = 1, rep.Segments at least 3", rep)
 	}
 	mustVerify(t, segs, nil)
 	lines := func(b []byte) []string { return strings.SplitAfter(string(b), "\n") }
@@ -94,14 +94,14 @@ func TestVerifyNamesTheFirstBadRecord(t *testing.T) {
 			c.break_(bad)
 			rep, err := VerifySegments(t.Context(), bad, index, nil)
 			if err != nil || rep.FirstBad == nil {
-				t.Fatalf("not noticed: %+v %v", rep, err)
+				t.Fatalf("not noticed: %+v %v; want no error, rep.FirstBad not nil", rep, err)
 			}
 			if rep.FirstBad.Reason != c.reason || rep.FirstBad.Seq != c.seq {
 				t.Fatalf("%+v, want %s at %d", *rep.FirstBad, c.reason, c.seq)
 			}
 			rep, err = VerifySegments(t.Context(), bad, nil, nil)
 			if err != nil || (rep.FirstBad != nil) != c.files {
-				t.Fatalf("from files: %+v %v", rep, err)
+				t.Fatalf("from files: %+v %v; want no error, (rep.FirstBad != nil) = %v", rep, err, c.files)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestVerifyOfALogInUseSeesNoCutTail(t *testing.T) {
 	}
 	rep, err := l.Verify(t.Context())
 	if err != nil || rep.FirstBad != nil || rep.Records != 50 {
-		t.Fatalf("%+v %v", rep, err)
+		t.Fatalf("%+v %v; want no error, rep.FirstBad = nil, rep.Records = 50", rep, err)
 	}
 }
 
@@ -138,7 +138,8 @@ func FuzzHostileSegmentsNeverPanic(f *testing.F) {
 		m := &memSegments{segs: [][]byte{data, segs.segs[0], data}, head: head}
 		// A segment without one whole line holds no record and so breaks no chain.
 		if rep, err := VerifySegments(t.Context(), m, nil, nil); err == nil && rep.FirstBad == nil && bytes.Contains(data, []byte("\n")) {
-			t.Fatal("three segments that cannot follow one another verify")
+			t.Fatal("three segments that cannot follow one another verify; want not (err == nil && rep.FirstBad == nil && " +
+				`bytes.Contains(data, []byte("\n")))`)
 		}
 		l, err := Open(t.Context(), Config{Segments: m, Index: &memIndex{}})
 		if err != nil {
@@ -256,7 +257,7 @@ func TestTailReplaysAndFollows(t *testing.T) {
 		}
 	}
 	if seq != 41 {
-		t.Fatalf("ended at %d", seq)
+		t.Fatalf("ended at %d; want seq = 41", seq)
 	}
 }
 
@@ -286,11 +287,12 @@ func TestRetentionRemovesOldSegmentsAndIsToldFromTheft(t *testing.T) {
 		}
 		rep := mustVerify(t, segs, index)
 		if rep.FirstSeq < 30 || rep.FirstSeq > 70 || segs.gone == 0 || rep.LastSeq < 100 {
-			t.Fatalf("%+v, %d segments removed", rep, segs.gone)
+			t.Fatalf("%+v, %d segments removed; want rep.FirstSeq at least 30, rep.FirstSeq at most 70, segs.gone other than 0, "+
+				"rep.LastSeq at least 100", rep, segs.gone)
 		}
 		mustVerify(t, segs, nil)
 		if len(index.entries) > 80 || index.resets != 0 {
-			t.Fatalf("%d rows, %d resets", len(index.entries), index.resets)
+			t.Fatalf("%d rows, %d resets; want len(index.entries) at most 80, index.resets = 0", len(index.entries), index.resets)
 		}
 		headless := segs.clone()
 		headless.head = nil
@@ -299,7 +301,7 @@ func TestRetentionRemovesOldSegmentsAndIsToldFromTheft(t *testing.T) {
 		stolen.gone++
 		rep, err = VerifySegments(t.Context(), stolen, index, nil)
 		if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadStart {
-			t.Fatalf("%+v %v", rep, err)
+			t.Fatalf("%+v %v; want no error, rep.FirstBad not nil, rep.FirstBad.Reason = %v", rep, err, BadStart)
 		}
 	})
 }

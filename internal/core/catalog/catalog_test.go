@@ -53,7 +53,7 @@ func built(t testing.TB, settings catalog.Settings, modules ...capability.Module
 			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		}
 		if got := apply(t, empty(t, settings), modules...); got.Etag != first.Etag {
-			t.Fatalf("the order decides: %+v, %+v", got.Conflicts(true), first.Conflicts(true))
+			t.Fatalf("the order decides: %+v, %+v; want got.Etag = %v", got.Conflicts(true), first.Conflicts(true), first.Etag)
 		}
 	}
 	return first
@@ -121,11 +121,11 @@ func TestOnlyAChangeOfContentChangesTheEtag(t *testing.T) {
 		change(&m)
 		snap := apply(t, c, m)
 		if other, same := seen[snap.Etag]; same {
-			t.Errorf("%s is %s", name, other)
+			t.Errorf("%s is %s; want same = false", name, other)
 		}
 		seen[snap.Etag] = name
 		if back := apply(t, c, module("a", tool("x", "go"))); back.Etag != first.Etag || back.Generation <= snap.Generation {
-			t.Errorf("%s and back", name)
+			t.Errorf("%s and back; want back.Etag = %v, back.Generation more than %v", name, first.Etag, snap.Generation)
 		}
 	}
 	change("availability", func(m *capability.Module) { m.Contributions[0].Availability.State = capability.StateUnavailable })
@@ -159,17 +159,18 @@ func TestOnlyAChangeOfContentChangesTheEtag(t *testing.T) {
 	for _, b := range []capability.Batch{{Source: "a", Modules: []capability.Module{module("a", tool("x", "go"))}}, {Source: "never there"}} {
 		change, changed, err := c.Replace(b)
 		if err != nil || changed || change.After != now || c.Snapshot() != now {
-			t.Errorf("%s: changed %v, %v", b.Source, changed, err)
+			t.Errorf("%s: changed %v, %v; want no error, changed = false, change.After = %v, c.Snapshot() = %v",
+				b.Source, changed, err, now, now)
 		}
 	}
 	if gone := apply(t, c, module("a")); gone.Etag == now.Etag {
-		t.Error("an empty module is not its tool")
+		t.Errorf("an empty module is not its tool; got gone.Etag = %v; want gone.Etag other than %v", gone.Etag, now.Etag)
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: "a"}); err != nil || c.Snapshot().Etag != nothing {
-		t.Error("a withdrawn source leaves traces", err)
+		t.Errorf("a withdrawn source leaves traces %v; want no error, c.Snapshot().Etag = %v", err, nothing)
 	}
 	if _, _, err := c.Replace(capability.Batch{}); capability.CodeOf(err) != capability.CodeInternal {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInternal", err)
 	}
 }
 
@@ -188,7 +189,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 	grows := func(changed bool, err error) {
 		t.Helper()
 		if now := c.Snapshot().Generation; err != nil || !changed || now != last+1 {
-			t.Errorf("%d after %d: %v", now, last, err)
+			t.Errorf("%d after %d: %v; want no error, changed = true, now = last + 1", now, last, err)
 		}
 		last = c.Snapshot().Generation
 	}
@@ -196,7 +197,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 		change, changed, err := c.Replace(capability.Batch{Source: "a", Modules: []capability.Module{module("a", tool("x", fmt.Sprint(i)))}})
 		grows(changed, err)
 		if change.Before.Generation != last-1 || change.After != c.Snapshot() || len(change.Touched) != 1 {
-			t.Errorf("%+v", change)
+			t.Errorf("%+v; want change.Before.Generation = last - 1, change.After = c.Snapshot(), len(change.Touched) = 1", change)
 		}
 	}
 	_, changed, err := c.Configure(catalog.Settings{CrossContext: "same-adapter"})
@@ -211,7 +212,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 		t.Error("what is forgotten touches everything")
 	}
 	if touched, ok := c.Touched(last, last); !ok || len(touched) > 0 {
-		t.Error("nothing touches nothing")
+		t.Errorf("nothing touches nothing; got len(touched) = %v; want ok = true, len(touched) at most 0", len(touched))
 	}
 }
 
@@ -250,7 +251,7 @@ func TestExtensionIDsAreNeverTakenOver(t *testing.T) {
 		before := c.Snapshot()
 		_, changed, err := c.Replace(b)
 		if err == nil || changed || c.Snapshot() != before {
-			t.Errorf("%s: %v, changed %v", name, err, changed)
+			t.Errorf("%s: %v, changed %v; want an error, changed = false, c.Snapshot() = %v", name, err, changed, before)
 		}
 	}
 	apply(t, c, capability.Module{Extension: "other"})
@@ -295,7 +296,7 @@ func TestLookups(t *testing.T) {
 		{capability.Target{}, nil},
 	} {
 		if d := cmp.Diff(tt.want, ids(s.Resolve(tt.target))); d != "" {
-			t.Errorf("%s: %s", tt.target, d)
+			t.Errorf(`%s: %s; want d = ""`, tt.target, d)
 		}
 	}
 	if !s.Knows("messaging:slack:work") || s.Knows("messaging:slack") || s.Knows("messaging:slack:x") {
@@ -327,7 +328,7 @@ func TestAliasesOfTheRegistryAreTheirAction(t *testing.T) {
 	s := built(t, catalog.Settings{}, module("a", capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: alias}))
 	for _, name := range []capability.Action{alias, id} {
 		if list := s.Action(name); len(list) != 1 || list[0].Action != id || list[0].Row == nil {
-			t.Errorf("%s: %v", name, list)
+			t.Errorf("%s: %v; want len(list) = 1, list[0].Action = %v, list[0].Row not nil", name, list, id)
 		}
 	}
 }
@@ -381,7 +382,7 @@ func TestRejections(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", tt.c, got, tt.want)
 		}
 		if n := s.Len(); (n == 2) != (tt.want == "" && tt.c.Kind == "capability.agent-tool") {
-			t.Errorf("%+v: %d entries", tt.c, n)
+			t.Errorf(`%+v: %d entries; want (n == 2) = (tt.want == "" && tt.c.Kind == "capability.agent-tool")`, tt.c, n)
 		}
 	}
 	// A contribution is rejected as a whole, not action by action.
@@ -428,7 +429,7 @@ func TestAudiencesHaveACeilingPerKind(t *testing.T) {
 			}
 		}
 		if d := cmp.Diff(tt.want, strings.Join(got, " ")); d != "" {
-			t.Errorf("%+v: %s", tt, d)
+			t.Errorf(`%+v: %s; want d = ""`, tt, d)
 		}
 	}
 }
@@ -443,12 +444,14 @@ func TestARegistryRowLimitsWhatAModuleSaysOfIt(t *testing.T) {
 		c.Action, c.Effect, c.Description = "fs.writeText", claimed, "harmless, trust me"
 		e := built(t, catalog.Settings{}, module("a", c)).Action("fs.writeText")[0]
 		if e.Effect != want || e.Description() == c.Description {
-			t.Errorf("%q became %s: %s", claimed, e.Effect, e.Description())
+			t.Errorf("%q became %s: %s; want e.Effect = %v, e.Description() other than %v",
+				claimed, e.Effect, e.Description(), want, c.Description)
 		}
 		c.Action = ""
 		if e := built(t, catalog.Settings{}, module("a", c)).Action("ext.a.x")[0]; claimed == "" && e.Effect != capability.EffectExternal ||
 			e.Description() != c.Description {
-			t.Errorf("a tool of effect %q has %s", claimed, e.Effect)
+			t.Errorf(`a tool of effect %q has %s; want not (claimed == "" && e.Effect != capability.EffectExternal), e.Description() = %v`,
+				claimed, e.Effect, c.Description)
 		}
 	}
 }
@@ -497,10 +500,10 @@ func TestSettingsThatAreNone(t *testing.T) {
 		"forced default":   {ForcedDefaults: []catalog.ForcedDefault{{Action: "x"}}}, "rule": {Policy: []rules.Rule{{Effect: "maybe"}}},
 	} {
 		if _, err := catalog.New(s, 0); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 		if _, changed, err := c.Configure(s); err == nil || changed || c.Snapshot() != before {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want an error, changed = false, c.Snapshot() = %v", name, err, before)
 		}
 	}
 }
@@ -557,10 +560,10 @@ func TestBatchesAppliedTogetherAreWhatTheyAreOneAfterTheOther(t *testing.T) {
 		t.Fatalf(`change.Old = %v, changed = %v, err = %v, want err == nil && changed && len(change.Old["a"].Modules) == 2 && len(change.Old["b"].Modules) == 1`, change.Old, changed, err)
 	}
 	if a, b := single.Snapshot(), together.Snapshot(); a.Etag != b.Etag || a.Len() != 4 {
-		t.Errorf("%s with %d entries, %s with %d", a.Etag, a.Len(), b.Etag, b.Len())
+		t.Errorf("%s with %d entries, %s with %d; want a.Etag = %v, a.Len() = 4", a.Etag, a.Len(), b.Etag, b.Len(), b.Etag)
 	}
 	if n := together.Snapshot().Generation; n != 2 {
-		t.Errorf("generation %d", n)
+		t.Errorf("generation %d; want n = 2", n)
 	}
 	etag := together.Snapshot().Etag
 	for name, list := range map[string][]capability.Batch{
@@ -570,7 +573,7 @@ func TestBatchesAppliedTogetherAreWhatTheyAreOneAfterTheOther(t *testing.T) {
 		"one without the name of anyone": {of("e", "e1"), of("", "f1")},
 	} {
 		if _, _, err := together.ReplaceAll(list); err == nil || together.Snapshot().Etag != etag {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want an error, together.Snapshot().Etag = %v", name, err, etag)
 		}
 	}
 }

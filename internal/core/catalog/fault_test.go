@@ -41,7 +41,8 @@ func TestABuildThatPanicsLeavesTheOldSnapshot(t *testing.T) {
 	_, changed, err := c.Replace(b)
 	if capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "build_failed" || changed ||
 		c.Snapshot() != before {
-		t.Fatalf("%v, changed %v", err, changed)
+		t.Fatalf("%v, changed %v; want capability.CodeOf(err) = capability.CodeUnavailable, capability.AsError(err).Reason = "+
+			`"build_failed", changed = false, c.Snapshot() = %v`, err, changed, before)
 	}
 	if strings.Contains(capability.AsError(err).Message, "no key") {
 		t.Error("the cause is for operators only")
@@ -49,7 +50,8 @@ func TestABuildThatPanicsLeavesTheOldSnapshot(t *testing.T) {
 	b.Providers = nil
 	after := apply(t, c, b.Modules...)
 	if after.Generation != before.Generation+1 || len(after.Action("ops.go")) != 2 {
-		t.Error("the catalog remembers the fault")
+		t.Errorf("the catalog remembers the fault; got after.Generation = %v; want after.Generation = before.Generation + 1, "+
+			`len(after.Action("ops.go")) = 2`, after.Generation)
 	}
 }
 
@@ -74,12 +76,13 @@ func TestALatePanicLeavesTheOldSnapshot(t *testing.T) {
 	}
 	before := c.Snapshot()
 	if _, changed, err := c.Replace(b); err == nil || changed || c.Snapshot() != before {
-		t.Errorf("%v, changed %v", err, changed)
+		t.Errorf("%v, changed %v; want an error, changed = false, c.Snapshot() = %v", err, changed, before)
 	}
 	b.Providers = nil
 	if _, _, err := c.Replace(b); err == nil {
 		if got := c.Snapshot(); got.Len() != 1 || got.Generation != before.Generation+1 {
-			t.Errorf("%d entries of generation %d", got.Len(), got.Generation)
+			t.Errorf("%d entries of generation %d; want got.Len() = 1, got.Generation = before.Generation + 1",
+				got.Len(), got.Generation)
 		}
 	}
 }
@@ -97,7 +100,7 @@ func TestSchemaFaultsTellAModelWhatToChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if other, err := s.Action("ext.b.x")[0].Schema(); err != nil || other != schema {
-		t.Error("equal documents are compiled twice", err)
+		t.Errorf("equal documents are compiled twice %v; want no error, other = %v", err, schema)
 	}
 	for input, want := range map[string]string{
 		`{"path":"abc"}`:            "",
@@ -139,7 +142,7 @@ func TestSchemaFaultsTellAModelWhatToChange(t *testing.T) {
 		e := built(t, catalog.Settings{}, module("a", c)).Action("ext.a.x")[0]
 		for range 2 {
 			if _, err := e.Schema(); err == nil || !strings.Contains(err.Error(), "not a valid") || !strings.Contains(err.Error(), string(e.ID)) {
-				t.Errorf("%s: %v", doc, err)
+				t.Errorf(`%s: %v; want an error, err.Error() with "not a valid", err.Error() with %v`, doc, err, string(e.ID))
 			}
 		}
 	}
@@ -169,6 +172,6 @@ func TestHostileSourcesCostLittle(t *testing.T) {
 	}
 	s := apply(t, empty(t, catalog.Settings{}), m)
 	if list := s.Conflicts(false); len(list) != 1 || list[0].Winner != ids[many-1] {
-		t.Errorf("%d conflicts", len(list))
+		t.Errorf("%d conflicts; want len(list) = 1, list[0].Winner = ids[many-1]", len(list))
 	}
 }

@@ -55,10 +55,10 @@ func TestQuickKnowsWhatPlainlyFits(t *testing.T) {
 	} {
 		s, err := CompileSchema([]byte(schemas[tt.schema]))
 		if err != nil || s.quick == nil {
-			t.Fatalf("%s: %v, quick %v", schemas[tt.schema], err, s.quick)
+			t.Fatalf("%s: %v, quick %v; want no error, s.quick not nil", schemas[tt.schema], err, s.quick)
 		}
 		if got := s.quick.accepts([]byte(tt.input)); got != tt.quick {
-			t.Errorf("schema %d, %s: %v", tt.schema, tt.input, got)
+			t.Errorf("schema %d, %s: %v; want got = %v", tt.schema, tt.input, got, tt.quick)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestQuickLeavesOtherSchemasAlone(t *testing.T) {
 		`{"type":"object","properties":{"a":false}}`,
 	} {
 		if s, err := CompileSchema([]byte(doc)); err != nil || s.quick != nil {
-			t.Errorf("%s: %v, quick %v", doc, err, s.quick != nil)
+			t.Errorf("%s: %v, quick %v; want no error, s.quick = nil", doc, err, s.quick != nil)
 		}
 	}
 }

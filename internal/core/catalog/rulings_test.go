@@ -144,7 +144,8 @@ func TestSlots(t *testing.T) {
 				got += choice.Err.Code
 				if e := catalog.AsSlotError(fmt.Errorf("wrapped: %w", choice.Err)); e != choice.Err || e.Remediation == "" || e.Error() == "" ||
 					capability.AsError(e).Reason != e.Code {
-					t.Errorf("%+v", e)
+					t.Errorf(`%+v; want e = %v, e.Remediation other than "", e.Error() other than "", capability.AsError(e).Reason = %v`,
+						e, choice.Err, e.Code)
 				}
 			}
 			got += " " + strings.Join(choice.Available, ",")
@@ -172,7 +173,7 @@ func TestSlots(t *testing.T) {
 	for selected, want := range map[string]bool{"lancedb": false, "builtin": true} {
 		s := built(t, slot(selected, ""), core, module("lance", memory("store", "lancedb", ""), bound, free))
 		if got := s.SlotWithholds(s.Action("ext.lance.bound")[0], "", ""); got != want {
-			t.Errorf("%s: the bound tool is left out: %v", selected, got)
+			t.Errorf("%s: the bound tool is left out: %v; want got = %v", selected, got, want)
 		}
 		if s.SlotWithholds(s.Action("ext.lance.free")[0], "", "") {
 			t.Error("a tool that is not bound is left out")
@@ -399,7 +400,7 @@ func TestBackends(t *testing.T) {
 			var blocking []string
 			for _, issue := range s.Blocking() {
 				if issue.Remediation == "" {
-					t.Error("no remediation")
+					t.Errorf(`no remediation; got issue.Remediation = %q; want issue.Remediation other than ""`, issue.Remediation)
 				}
 				blocking = append(blocking, issue.Class+":"+issue.Code)
 			}
@@ -658,14 +659,14 @@ func TestRouteSurfaces(t *testing.T) {
 			}
 			for _, c := range s.Conflicts(false) {
 				if (c.Resolution == "unresolved") != (c.Remediation != "") {
-					t.Errorf("%+v", c)
+					t.Errorf(`%+v; want (c.Resolution == "unresolved") = (c.Remediation != "")`, c)
 				}
 			}
 		})
 	}
 	s := built(t, catalog.Settings{}, module("a", send, two), module("b", send))
 	if e, ok := s.Capability("a/adapter#message.send@home"); !ok || s.Withheld(e) != "" {
-		t.Error("the adapter's other account is touched")
+		t.Error(`the adapter's other account is touched; want ok = true, s.Withheld(e) = ""`)
 	}
 	if got := conflicts(built(t, catalog.Settings{}, module("a", send), module("b", two)),
 		true); got != "canonical_overlap message.send expected a/adapter+b/adapter" {
@@ -714,7 +715,7 @@ func TestMappings(t *testing.T) {
 			}
 			s := built(t, mapping(tt.action), append(modules, module("other", search("send", text)))...)
 			if n := len(s.Action(tt.action)); n != tt.joined {
-				t.Errorf("%d joined", n)
+				t.Errorf("%d joined; want n = %v", n, tt.joined)
 			}
 			n := 0
 			for id, reason := range s.Rejected() {
@@ -724,14 +725,14 @@ func TestMappings(t *testing.T) {
 				n++
 			}
 			if n != tt.rejected {
-				t.Errorf("%d stay apart", n)
+				t.Errorf("%d stay apart; want n = %v", n, tt.rejected)
 			}
 			if s.Len() != len(tt.schemas)+1 || len(s.Action("ext.other.t")) != 1 {
-				t.Error("somebody is lost")
+				t.Error(`somebody is lost; want s.Len() = len(tt.schemas) + 1, len(s.Action("ext.other.t")) = 1`)
 			}
 			for _, e := range s.Action(tt.action) {
 				if domain, _, _ := e.Key().Parts(); domain != e.Family.Domain {
-					t.Errorf("%s is not of its family's domain", e.Key())
+					t.Errorf("%s is not of its family's domain; want domain = %v", e.Key(), e.Family.Domain)
 				}
 			}
 		})
@@ -741,18 +742,20 @@ func TestMappings(t *testing.T) {
 	apply(t, c, module("mcp.a", search("send", odd)))
 	s := apply(t, c, module("mcp.b", search("send", text)), module("mcp.c", search("send", text)))
 	if len(s.Action("ops.send")) != 2 || len(s.Action("ext.mcp.a.t")) != 1 {
-		t.Error("the many join, and the one that was there before leaves")
+		t.Error(`the many join, and the one that was there before leaves; want len(s.Action("ops.send")) = 2, ` +
+			`len(s.Action("ext.mcp.a.t")) = 1`)
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: "mcp.b"}); err != nil {
 		t.Fatal(err)
 	}
 	s = c.Snapshot()
 	if e := s.Action("ops.send"); len(e) != 1 || e[0].Module.Extension != "mcp.a" || s.Rejected()["mcp.c/t"] == "" {
-		t.Errorf("%v", s.Rejected())
+		t.Errorf(`%v; want len(e) = 1, e[0].Module.Extension = "mcp.a", s.Rejected()["mcp.c/t"] other than ""`, s.Rejected())
 	}
 	if _, _, err := c.Configure(catalog.Settings{}); err != nil || len(c.Snapshot().Action("ops.send")) != 0 ||
 		len(c.Snapshot().Rejected()) != 0 {
-		t.Error("a mapping that is gone leaves traces", err)
+		t.Errorf(`a mapping that is gone leaves traces %v; want no error, len(c.Snapshot().Action("ops.send")) = 0, `+
+			"len(c.Snapshot().Rejected()) = 0", err)
 	}
 }
 
@@ -779,7 +782,7 @@ func TestFunctionsOfNodesMergeAllOrNothing(t *testing.T) {
 	} {
 		s := apply(t, c, step.m)
 		if n := len(s.Action("fn.photo")); n != step.merged {
-			t.Errorf("%s: %d merged", step.m.Extension, n)
+			t.Errorf("%s: %d merged; want n = %v", step.m.Extension, n, step.merged)
 		}
 		if len(s.Rejected()) > 0 {
 			t.Errorf("s.Rejected() = %v, want len(s.Rejected()) == 0", s.Rejected())

@@ -68,7 +68,7 @@ func route(t *testing.T, r *command.Router, text string) *command.Route {
 	t.Helper()
 	got, is, err := r.Route(text)
 	if err != nil || !is {
-		t.Fatalf("%q: is %v, %v", text, is, err)
+		t.Fatalf("%q: is %v, %v; want no error, is = true", text, is, err)
 	}
 	return got
 }
@@ -112,7 +112,9 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 			args = []string{}
 		}
 		if got.Command.Name != c.command || got.Action.ID != c.action || got.Raw != c.raw || got.Mode != c.mode || !cmp.Equal(got.Args, args) {
-			t.Errorf("%q: /%s %s %q raw %q %s", c.text, got.Command.Name, got.Action.ID, got.Args, got.Raw, got.Mode)
+			t.Errorf("%q: /%s %s %q raw %q %s; want got.Command.Name = %v, got.Action.ID = %v, got.Raw = %v, got.Mode = %v, "+
+				"cmp.Equal(got.Args, args)", c.text, got.Command.Name, got.Action.ID, got.Args, got.Raw, got.Mode, c.command, c.action,
+				c.raw, c.mode)
 		}
 	}
 	for _, text := range []string{
@@ -120,14 +122,14 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 		"/" + strings.Repeat("a", 33), "/x:" + strings.Repeat("e", 129),
 	} {
 		if got, is, err := r.Route(text); is || err != nil || got != nil {
-			t.Errorf("%q is taken for a command", text)
+			t.Errorf("%q is taken for a command; want is = false, no error, got = nil", text)
 		}
 	}
 	if got := route(t, r, "/postman get").Permissions(); !cmp.Equal(got, []string{"exec", "network"}) {
 		t.Errorf(`route(t, r, "/postman get").Permissions() = %v, want cmp.Equal(got, []string{"exec", "network"})`, got)
 	}
 	if command.Chat("  //x y") != "  /x y" || command.Chat("/etc/hosts") != "/etc/hosts" {
-		t.Error("the escape of a slash")
+		t.Error(`the escape of a slash; want command.Chat(" //x y") = " /x y", command.Chat("/etc/hosts") = "/etc/hosts"`)
 	}
 }
 
@@ -166,7 +168,7 @@ func TestArgumentsAreWhatIsDeclared(t *testing.T) {
 		_, is, err := r.Route(text)
 		e := capability.AsError(err)
 		if !is || e == nil || e.Message != want {
-			t.Errorf("%.60q: %v", text, err)
+			t.Errorf("%.60q: %v; want is = true, e not nil, e.Message = %v", text, err, want)
 			continue
 		}
 		if e.Code == capability.CodeInvalidInput && e.Reason == "invalid_args" && !strings.HasPrefix(e.Hint, "usage: /strict ") {
@@ -216,7 +218,8 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 		}
 		if got := [3]string{string(e.Code), e.Reason, e.Hint}; text != "/deploy:c.other" && text != "/x:demo.other" && got != want ||
 			got[1] != want[1] {
-			t.Errorf("%s: %q", text, got)
+			t.Errorf(`%s: %q; want not (text != "/deploy:c.other" && text != "/x:demo.other" && got != want), got[1] = want[1]`,
+				text, got)
 		}
 	}
 	_, _, err := r.Route("/postmn")
@@ -275,7 +278,7 @@ func TestNobodyGetsAContestedName(t *testing.T) {
 		t.Error("an extension took /help")
 	}
 	if _, _, err := r.Route("/al"); capability.AsError(err).Reason != "ambiguous_alias" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "ambiguous_alias"`, err)
 	}
 	var names []string
 	for _, e := range r.List() {
@@ -394,7 +397,7 @@ func BenchmarkUnknown1000(b *testing.B) {
 	r := command.New(big(1000))
 	for b.Loop() {
 		if _, _, err := r.Route("/postmn get"); err == nil {
-			b.Fatal("found")
+			b.Fatal("found; want an error")
 		}
 	}
 }

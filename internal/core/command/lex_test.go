@@ -18,7 +18,7 @@ func TestNearNamesComeBestFirst(t *testing.T) {
 		"y":    {}, "unlike": {}, strings.Repeat("a", 100): {},
 	} {
 		if d := cmp.Diff(want, command.Nearest(typed, names)); d != "" {
-			t.Errorf("%s: %s", typed, d)
+			t.Errorf(`%s: %s; want d = ""`, typed, d)
 		}
 	}
 }
@@ -26,7 +26,7 @@ func TestNearNamesComeBestFirst(t *testing.T) {
 func TestStrictTextHasNoOpenQuotes(t *testing.T) {
 	t.Parallel()
 	if _, err := command.LexStrict("it's"); err == nil {
-		t.Error("an open quote passes")
+		t.Error("an open quote passes; want an error")
 	}
 	if got, err := command.LexStrict("a 'b c'"); err != nil || len(got) != 2 {
 		t.Errorf(`command.LexStrict("a 'b c'") = %v, err = %v, want err == nil && len(got) == 2`, got, err)
@@ -46,16 +46,17 @@ func FuzzLex(f *testing.F) {
 		end := 0
 		for i, tok := range tokens {
 			if tok.Start < end || tok.End <= tok.Start || tok.End > len(text) || strings.Trim(text[end:tok.Start], " \t\r\n") != "" {
-				t.Fatalf("token %d of %q lies at %d:%d", i, text, tok.Start, tok.End)
+				t.Fatalf("token %d of %q lies at %d:%d; want tok.Start at least %v, tok.End more than %v, tok.End at most %v, "+
+					`strings.Trim(text[end:tok.Start], " \t\r\n") = ""`, i, text, tok.Start, tok.End, end, tok.Start, len(text))
 			}
 			end = tok.End
 			quoted[i] = command.Quote(tok.Text)
 			if mode == "fallback" && tok.Text != text[tok.Start:tok.End] {
-				t.Fatalf("%q is not as typed", tok.Text)
+				t.Fatalf(`%q is not as typed; want not (mode == "fallback" && tok.Text != text[tok.Start:tok.End])`, tok.Text)
 			}
 		}
 		if strings.Trim(text[end:], " \t\r\n") != "" {
-			t.Fatalf("%q: the end is lost", text)
+			t.Fatalf(`%q: the end is lost; want strings.Trim(text[end:], " \t\r\n") = ""`, text)
 		}
 		joined := strings.Join(quoted, " ")
 		if len(joined) > command.MaxMessage {
@@ -63,11 +64,11 @@ func FuzzLex(f *testing.F) {
 		}
 		again, mode, err := command.Lex(joined)
 		if err != nil || mode != "words" || len(again) != len(tokens) {
-			t.Fatalf("%q became %q: %v", text, joined, err)
+			t.Fatalf(`%q became %q: %v; want no error, mode = "words", len(again) = %v`, text, joined, err, len(tokens))
 		}
 		for i := range again {
 			if again[i].Text != tokens[i].Text {
-				t.Fatalf("%q became %q", tokens[i].Text, again[i].Text)
+				t.Fatalf("%q became %q; want again[i].Text = tokens[i].Text", tokens[i].Text, again[i].Text)
 			}
 		}
 	})

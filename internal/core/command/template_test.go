@@ -31,7 +31,7 @@ func routeOf(t testing.TB, a command.Action, text string) *command.Route {
 	}}})
 	got, is, err := r.Route("/x " + text)
 	if err != nil || !is {
-		t.Fatalf("%q: %v", text, err)
+		t.Fatalf("%q: %v; want no error, is = true", text, err)
 	}
 	return got
 }
@@ -68,7 +68,7 @@ func TestTemplates(t *testing.T) {
 	} {
 		got, err := expand(t, c.items, c.text)
 		if d := cmp.Diff(c.want, got.List); d != "" || err != nil {
-			t.Errorf("%q of %q: %v %s", c.items, c.text, err, d)
+			t.Errorf(`%q of %q: %v %s; want d = "", no error`, c.items, c.text, err, d)
 		}
 	}
 	for _, c := range []struct{ item, text string }{
@@ -88,17 +88,18 @@ func TestTemplates(t *testing.T) {
 			continue
 		}
 		if capability.AsError(err) == nil || capability.AsError(err).Reason != "invalid_args" {
-			t.Errorf("%s of %q passes as %q (%v)", c.item, c.text, got.List, err)
+			t.Errorf(`%s of %q passes as %q (%v); want capability.AsError(err) not nil, capability.AsError(err).Reason = "invalid_args"`,
+				c.item, c.text, got.List, err)
 		}
 	}
 	for _, item := range []string{"{argz}", "{arg:x}", "{arg:-1}", "{arg}", "{flag:}", "{args:1}", "{config}", "a\x00", "{arg:512}"} {
 		if _, err := command.CompileTemplate("curl", []string{item}); err == nil {
-			t.Errorf("%q is a template", item)
+			t.Errorf("%q is a template; want an error", item)
 		}
 	}
 	for _, tool := range []string{"", "/bin/sh", "..", ".", "a b", "-x", strings.Repeat("a", 65)} {
 		if _, err := command.CompileTemplate(tool, nil); err == nil {
-			t.Errorf("%q is a tool", tool)
+			t.Errorf("%q is a tool; want an error", tool)
 		}
 	}
 }
@@ -112,10 +113,10 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 	}
 	long := strings.Repeat("a", 32<<10)
 	if _, err := expand(t, []string{strings.Repeat("{arg:0}", 4)}, long); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	if _, err := expand(t, slices.Repeat([]string{"{arg:0}"}, 40), long); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	tpl, err := command.CompileTemplate("curl", []string{"{config:k}"})
 	if err != nil {
@@ -125,7 +126,7 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 		Route:  routeOf(t, action(), ""),
 		Config: func(string) (string, bool) { return "a\x00b", true },
 	}); err == nil {
-		t.Error("a NUL passes")
+		t.Error("a NUL passes; want an error")
 	}
 }
 
@@ -142,14 +143,14 @@ func TestTemplatesOfAllowedCommands(t *testing.T) {
 	}
 	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a,
 		"u")}); capability.AsError(err).Message != "the argument env is missing" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Message = "the argument env is missing"`, err)
 	}
 	for _, text := range []string{
 		"", "{url}", "/bin/sh -c {url}", "a; b", "a && b", "a || b", "a | b", "a $b", "a > b", "a < b", "a `b`",
 		"a\nb", "a 'b", "a {nobody}",
 	} {
 		if _, _, err := command.CompileShellTemplate(text, &a); err == nil {
-			t.Errorf("%q is a template", text)
+			t.Errorf("%q is a template; want an error", text)
 		}
 	}
 }
@@ -161,7 +162,7 @@ func TestToolNames(t *testing.T) {
 		"exec./bin/sh": "", "exec...": "", "exec.": "", "curl": "", "api.get": "", "exec.g++": "g++",
 	} {
 		if got, err := command.ToolOf(runner); got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q %v", runner, got, err)
+			t.Errorf(`%s: %q %v; want got = %v, (err == nil) = (want != "")`, runner, got, err, want)
 		}
 	}
 }
@@ -194,13 +195,13 @@ func TestTheSmallExtension(t *testing.T) {
 		t.Errorf("words.List differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	if got, _, err := r.Route("/httpcheck explain last_response"); err != nil || got.Action.ID != "explain" {
-		t.Error(err)
+		t.Errorf(`%v; want no error, got.Action.ID = "explain"`, err)
 	}
 	if _, _, err := r.Route("/httpcheck file:///etc/passwd"); capability.AsError(err).Reason != "invalid_args" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "invalid_args"`, err)
 	}
 	if _, _, err := r.Route("/httpchek"); capability.AsError(err).Hint != "did you mean /httpcheck?" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Hint = "did you mean /httpcheck?"`, err)
 	}
 }
 
@@ -247,10 +248,10 @@ func FuzzTemplate(f *testing.F) {
 				want = append(want, got.Raw)
 			}
 			if want = append(want, "last"); !slices.Equal(want, w.List) {
-				t.Fatalf("%q became %q", text, w.List)
+				t.Fatalf("%q became %q; want want = %v", text, w.List, w.List)
 			}
 			if v, ok := got.Values["url"]; ok && strings.HasPrefix(v, "-") {
-				t.Fatalf("%q became an option", v)
+				t.Fatalf(`%q became an option; want not (ok && strings.HasPrefix(v, "-"))`, v)
 			}
 		}
 		free, err := command.CompileTemplate("tool", []string{item})
@@ -259,7 +260,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		w, err := free.Expand(in)
 		if most := 2; err == nil && item != "{args}" && len(w.List) > most {
-			t.Fatalf("%q and %q became %q", item, text, w.List)
+			t.Fatalf(`%q and %q became %q; want not (err == nil && item != "{args}" && len(w.List) > most)`, item, text, w.List)
 		}
 		shell, _, err := command.CompileShellTemplate("tool "+item, &a)
 		if err != nil {
@@ -270,7 +271,7 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatal(err)
 		}
 		if w, err := shell.Expand(in); err == nil && len(w.List) != len(tokens) {
-			t.Fatalf("%q and %q became %q", item, text, w.List)
+			t.Fatalf("%q and %q became %q; want not (err == nil && len(w.List) != len(tokens))", item, text, w.List)
 		}
 	})
 }

@@ -92,7 +92,7 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 	}
 	err := p.Publish(batch("two", "d", "A"))
 	if capability.CodeOf(err) != capability.CodeConflict {
-		t.Errorf("an id was taken over: %v", err)
+		t.Errorf("an id was taken over: %v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	want := []string{
 		"module_loaded remote.a", "module_loaded remote.b", "module_loaded remote.c", "module_reloaded remote.a", "module_unloaded remote.b",
@@ -105,7 +105,7 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 		t.Errorf("generations differs from want (-want +got):\n%s", d)
 	}
 	if n := c.Snapshot().ModuleCount(); n != 1 {
-		t.Errorf("%d modules", n)
+		t.Errorf("%d modules; want n = 1", n)
 	}
 }
 
@@ -127,11 +127,11 @@ func TestSourcesThatRaceRecordEachModuleOnce(t *testing.T) {
 	}
 	for e, n := range got {
 		if n != 1 {
-			t.Errorf("%s %d times", e, n)
+			t.Errorf("%s %d times; want n = 1", e, n)
 		}
 	}
 	if len(got) != 30 {
-		t.Errorf("%d records", len(got))
+		t.Errorf("%d records; want len(got) = 30", len(got))
 	}
 }
 
@@ -171,7 +171,7 @@ func TestASourceThatStopsIsStartedAgainAndStopsNobodyElse(t *testing.T) {
 			}))
 		s := time.Second
 		if d := cmp.Diff([]time.Duration{0, s, 3 * s, 7 * s, 15 * s, 31 * s, 63 * s, 123 * s}, starts); err != nil || steady != 1 || d != "" {
-			t.Errorf("%v, steady %d, %s", err, steady, d)
+			t.Errorf(`%v, steady %d, %s; want no error, steady = 1, d = ""`, err, steady, d)
 		}
 	})
 }
@@ -211,17 +211,18 @@ func TestBatchesThatWaitAreAppliedTogetherAndOneThatIsRefusedKeepsNoneOut(t *tes
 	wg.Wait()
 	for i, err := range errs {
 		if (capability.CodeOf(err) == capability.CodeConflict) != (i == 17) || err != nil && i != 17 {
-			t.Errorf("s%02d: %v", i, err)
+			t.Errorf("s%02d: %v; want (capability.CodeOf(err) == capability.CodeConflict) = (i == 17), not (err != nil && i != 17)",
+				i, err)
 		}
 	}
 	if n := c.Snapshot().ModuleCount(); n != count {
-		t.Errorf("%d modules", n)
+		t.Errorf("%d modules; want n = %v", n, count)
 	}
 	if n := len(events(t, log)); n != count {
-		t.Errorf("%d records", n)
+		t.Errorf("%d records; want n = %v", n, count)
 	}
 	if changes > count { // how many wait at once is the scheduler's to say
-		t.Errorf("%d changes", changes)
+		t.Errorf("%d changes; want changes at most %v", changes, count)
 	}
 	// Two batches of one source are never one change: the later one holds.
 	for range 10 {

@@ -155,24 +155,26 @@ func TestDoorIsJudgedAsWhatGoesThroughIt(t *testing.T) {
 		reply, err := r.engine.Invoke(t.Context(), way("wipe"))
 		fails(t, err, capability.CodeUnknownCapability, "function_not_found")
 		if got := r.events(reply.Invocation); !slices.Equal(got, []string{"permission_denied"}) {
-			t.Errorf("%s: the refusal is recorded as %v", name, got)
+			t.Errorf(`%s: the refusal is recorded as %v; want got = []string{"permission_denied"}`, name, got)
 		}
 		if p := r.engine.Plan(t.Context(), way("wipe")); capability.CodeOf(p.Err) != capability.CodeUnknownCapability {
-			t.Errorf("%s: the plan is %v", name, p.Err)
+			t.Errorf("%s: the plan is %v; want capability.CodeOf(p.Err) = capability.CodeUnknownCapability", name, p.Err)
 		}
 		if name == "action" || name == "catalog.call" {
 			if reply, err := r.engine.Invoke(t.Context(), way("look")); err != nil || string(reply.Result) != `"b"` {
-				t.Errorf("%s: %s %v", name, reply.Result, err)
+				t.Errorf(`%s: %s %v; want no error, string(reply.Result) = "\"b\""`, name, reply.Result, err)
 			}
 			if p := r.engine.Plan(t.Context(), way("look")); p.Err != nil || p.Entry.Contribution.Member.Name != "look" || p.Verdict.Consent != "" {
-				t.Errorf("%s: the plan is %+v", name, p)
+				t.Errorf(`%s: the plan is %+v; want p.Err = nil, p.Entry.Contribution.Member.Name = "look", p.Verdict.Consent = ""`,
+					name, p)
 			}
 		}
 	}
 	inv := through(agent(), "look", "", nil)
 	inv.Input = nil // who asks about the door itself
 	if p := r.engine.Plan(t.Context(), inv); p.Entry == nil && capability.CodeOf(p.Err) != capability.CodeSelectionRequired {
-		t.Errorf("the plan of the door is %+v", p)
+		t.Errorf("the plan of the door is %+v; want not (p.Entry == nil && capability.CodeOf(p.Err) != capability.CodeSelectionRequired)",
+			p)
 	}
 }
 
@@ -189,13 +191,14 @@ func TestDevicesOfOthersAreNotThere(t *testing.T) {
 	_, err = r.engine.Invoke(t.Context(), through(agent(), "nowhere", "", nil))
 	if nowhere := fails(t, err, capability.CodeUnknownCapability, "function_not_found"); strings.ReplaceAll(nowhere.Message, "nowhere",
 		"only") != there.Message || nowhere.Hint != there.Hint {
-		t.Errorf("%q tells from %q", there, nowhere)
+		t.Errorf(`%q tells from %q; want strings.ReplaceAll(nowhere.Message, "nowhere", "only") = %v, nowhere.Hint = %v`,
+			there, nowhere, there.Message, there.Hint)
 	}
 	if reply, err := r.engine.Invoke(t.Context(), through(agent(), "look", "", nil)); err != nil || string(reply.Result) != `"shared"` {
-		t.Errorf("%s %v", reply.Result, err) // and not: it is another one on anns
+		t.Errorf(`%s %v; want no error, string(reply.Result) = "\"shared\""`, reply.Result, err) // and not: it is another one on anns
 	}
 	if reply, err := r.engine.Invoke(t.Context(), through(ann, "only", "", nil)); err != nil || string(reply.Result) != `"anns"` {
-		t.Errorf("%s %v", reply.Result, err)
+		t.Errorf(`%s %v; want no error, string(reply.Result) = "\"anns\""`, reply.Result, err)
 	}
 	_, err = r.engine.Invoke(t.Context(), through(ann, "look", "", nil))
 	fails(t, err, capability.CodeSelectionRequired, "selection_ambiguous")
@@ -209,18 +212,18 @@ func TestReadsOfNodesAreBalancedAndOthersAsk(t *testing.T) {
 		r.node("w"+id, capability.EffectWrite, anySchema, nil, "set")
 	}
 	if reply, err := r.engine.Invoke(t.Context(), through(agent(), "look", "", nil)); err != nil || reply.Selection.DecidedBy != "balanced" {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want no error, reply.Selection.DecidedBy = "balanced"`, reply, err)
 	}
 	_, err := r.engine.Invoke(t.Context(), through(operator(), "set", "", nil))
 	fails(t, err, capability.CodeSelectionRequired, "selection_required")
 	inv := through(operator(), "set", "", nil)
 	inv.Balance = &capability.Balance{Excluded: []string{"wa"}}
 	if reply, err := r.engine.Invoke(t.Context(), inv); err != nil || string(reply.Result) != `"wb"` {
-		t.Errorf("%s %v", reply.Result, err)
+		t.Errorf(`%s %v; want no error, string(reply.Result) = "\"wb\""`, reply.Result, err)
 	}
 	if reply, err := r.engine.Invoke(t.Context(), through(operator(), "set", "", capability.Selector{"node": "any"})); err != nil ||
 		reply.Selection.DecidedBy != "balanced" {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want no error, reply.Selection.DecidedBy = "balanced"`, reply, err)
 	}
 	inv.Balance.Excluded = append(inv.Balance.Excluded, "wb")
 	_, err = r.engine.Invoke(t.Context(), inv)
@@ -248,7 +251,7 @@ func TestNodeTakesNoCallFromAnother(t *testing.T) {
 		Target: capability.Target{Action: "fn.look"},
 	})
 	if reply.Selection.DecidedBy == "balanced" || err != nil {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want reply.Selection.DecidedBy other than "balanced", no error`, reply, err)
 	}
 }
 
@@ -269,7 +272,8 @@ func TestFallbackOfABalancedCall(t *testing.T) {
 		inv.Balance = &capability.Balance{Preferred: []string{"a"}}
 		reply, err := r.engine.Invoke(t.Context(), inv)
 		if (err == nil) != c.goes || (b.calls.Load() == 1) != c.goes || reply.Selection.Fallback != c.goes {
-			t.Errorf("%s: %v, %d calls of the other, %+v", c.code, err, b.calls.Load(), reply.Selection)
+			t.Errorf("%s: %v, %d calls of the other, %+v; want (err == nil) = %v, (b.calls.Load() == 1) = %v, "+
+				"reply.Selection.Fallback = %v", c.code, err, b.calls.Load(), reply.Selection, c.goes, c.goes, c.goes)
 		}
 	}
 }
@@ -289,7 +293,8 @@ func TestBalancedCallIsAskedAboutOnce(t *testing.T) {
 	_, err = r.engine.Invoke(t.Context(), inv)
 	again := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if again.Details["approval"] != first.Details["approval"] {
-		t.Errorf("asked about %v and then about %v", first.Details, again.Details)
+		t.Errorf(`asked about %v and then about %v; want again.Details["approval"] = first.Details["approval"]`,
+			first.Details, again.Details)
 	}
 	approval, _ := first.Details["approval"].(string)
 	if _, _, err := r.policy.Decide(t.Context(), operator(), approval, policy.DecideOnce); err != nil {
@@ -315,14 +320,14 @@ func TestBalancedCallIsAskedAboutOnce(t *testing.T) {
 	}
 	_, err = r.engine.Invoke(t.Context(), inv)
 	if capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	after := int64(0)
 	for _, d := range devices {
 		after += d.calls.Load()
 	}
 	if after != calls+1 {
-		t.Errorf("%d nodes were tried with the yes of one (first %s)", after-calls, node)
+		t.Errorf("%d nodes were tried with the yes of one (first %s); want after = calls + 1", after-calls, node)
 	}
 }
 
@@ -340,7 +345,7 @@ func TestKeyOfADoorHoldsWhoeverOffersTheFunction(t *testing.T) {
 	r.node("b", capability.EffectWrite, anySchema, nil, "set")
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	if err != nil || !reply.Replayed || a.calls.Load() != 1 {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf("%+v %v; want no error, reply.Replayed = true, a.calls.Load() = 1", reply, err)
 	}
 	inv.Input = json.RawMessage(`{"function":"set","args":{"x":2}}`)
 	_, err = r.engine.Invoke(t.Context(), inv)
@@ -356,7 +361,7 @@ func TestSchemaIsThatOfArgumentsByName(t *testing.T) {
 		before := d.calls.Load()
 		_, err := r.engine.Invoke(t.Context(), through(agent(), "look", args, nil))
 		if (err == nil) != ok || (d.calls.Load() > before) != ok {
-			t.Errorf("%s: %v", args, err)
+			t.Errorf("%s: %v; want (err == nil) = %v, (d.calls.Load() > before) = %v", args, err, ok, ok)
 		}
 	}
 }
@@ -398,16 +403,17 @@ func TestACallThatNamesOneOfManyNodes(t *testing.T) {
 		})
 	}
 	if reply, err := call(agent(), "n30"); err != nil || string(reply.Result) != `"n30"` || reply.Selection.Step != 1 {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want no error, string(reply.Result) = "\"n30\"", reply.Selection.Step = 1`, reply, err)
 	}
 	if reply, err := call(operator(), "n7"); err != nil || string(reply.Result) != `"n7"` {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want no error, string(reply.Result) = "\"n7\""`, reply, err)
 	}
 	_, kept := call(agent(), "n7") // another's, and one that is not there, are the same
 	_, absent := call(agent(), "n99")
 	if kept == nil || absent == nil || capability.CodeOf(kept) != capability.CodeOf(absent) ||
 		capability.AsError(kept).Reason != capability.AsError(absent).Reason {
-		t.Errorf("%v; %v", kept, absent)
+		t.Errorf("%v; %v; want kept not nil, absent not nil, capability.CodeOf(kept) = capability.CodeOf(absent), "+
+			"capability.AsError(kept).Reason = capability.AsError(absent).Reason", kept, absent)
 	}
 }
 

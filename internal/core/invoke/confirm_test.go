@@ -59,7 +59,8 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 			reply, err := r.engine.Invoke(t.Context(), inv)
 			e := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 			if e.Details["channel"] != tt.channel || p.calls.Load() != 0 || reply.State != invoke.StateFailed {
-				t.Fatalf("%v %v", e.Details, reply.State)
+				t.Fatalf(`%v %v; want e.Details["channel"] = %v, p.calls.Load() = 0, reply.State = invoke.StateFailed`,
+					e.Details, reply.State, tt.channel)
 			}
 			if why := tt.preview.Why; !strings.Contains(e.Details["summary"].(string), why) {
 				t.Errorf(`e.Details["summary"] = %v, want strings.Contains(e.Details["summary"].(string), why)`, e.Details["summary"])
@@ -74,7 +75,7 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 			r.passes(inv)
 			_, err = r.engine.Invoke(t.Context(), on(tt.who, "w", `{"a":2}`))
 			if asked := capability.CodeOf(err) == capability.CodeApprovalRequired; asked != tt.again || !asked && err != nil {
-				t.Error(err)
+				t.Errorf("%v; want asked = %v, not (!asked && err != nil)", err, tt.again)
 			}
 		})
 	}
@@ -98,12 +99,12 @@ func TestAYesHoldsForWhatWasShown(t *testing.T) {
 	_, err = r.engine.Invoke(t.Context(), inv)
 	second := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if second.Details["approval"] == first.Details["approval"] {
-		t.Error("an answer to another question was taken")
+		t.Error(`an answer to another question was taken; want second.Details["approval"] other than first.Details["approval"]`)
 	}
 	p.preview.Binds = "one"
 	p.do = func(_ context.Context, c capability.Call) (capability.Result, error) {
 		if c.Agreed != "one" {
-			t.Errorf("agreed to %q", c.Agreed)
+			t.Errorf(`agreed to %q; want c.Agreed = "one"`, c.Agreed)
 		}
 		return capability.Result{Value: c.Input}, nil
 	}
@@ -141,14 +142,14 @@ func TestAPersonWhoSaidNoMayThinkAgainAndOneWhoIsGoneIsNotWaitedFor(t *testing.T
 	}
 	second := ask()
 	if second == id {
-		t.Error("the answer no was forgotten")
+		t.Errorf("the answer no was forgotten; got second = %v; want second other than %v", second, id)
 	}
 	c.advance(3 * time.Minute)
 	if _, _, err := r.policy.Decide(t.Context(), admin(), second, policy.DecideOnce); err == nil {
-		t.Error("an answer came after its time and was taken")
+		t.Error("an answer came after its time and was taken; want an error")
 	}
 	if p.calls.Load() != 0 {
-		t.Error("it ran")
+		t.Error("it ran; want p.calls.Load() = 0")
 	}
 }
 

@@ -77,13 +77,13 @@ func TestAnApprovalOnceLetsTheSameCallPassOnce(t *testing.T) {
 	inv := on(agent(), "w", `{"id":9007199254740993,"b":true}`)
 	id := r.asked(inv)
 	if again := r.asked(inv); again != id {
-		t.Errorf("asked twice for one call: %s and %s", id, again)
+		t.Errorf("asked twice for one call: %s and %s; want again = %v", id, again, id)
 	}
 	if other := r.asked(on(agent(), "w", `{"id":9007199254740992,"b":true}`)); other == id {
-		t.Error("two calls share an approval")
+		t.Errorf("two calls share an approval; got other = %v; want other other than %v", other, id)
 	}
 	if f.calls.Load() != 0 {
-		t.Fatal("it was called without consent")
+		t.Fatal("it was called without consent; want f.calls.Load() = 0")
 	}
 	r.decide(id, policy.DecideOnce)
 	r.asked(on(agent(), "w", `{"id":9007199254740992,"b":true}`))
@@ -95,7 +95,7 @@ func TestAnApprovalOnceLetsTheSameCallPassOnce(t *testing.T) {
 		t.Errorf(`r.passes(inv) = %v, want got["approval"] == id`, got)
 	}
 	if next := r.asked(inv); next == id || f.calls.Load() != 1 {
-		t.Errorf("%s again after %d calls", next, f.calls.Load())
+		t.Errorf("%s again after %d calls; want next other than %v, f.calls.Load() = 1", next, f.calls.Load(), id)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAnApprovalOnceIsSpentByOneOfManyRacingCalls(t *testing.T) {
 	}
 	wg.Wait()
 	if passed.Load() != 1 || f.calls.Load() != 1 {
-		t.Errorf("%d passed, %d calls", passed.Load(), f.calls.Load())
+		t.Errorf("%d passed, %d calls; want passed.Load() = 1, f.calls.Load() = 1", passed.Load(), f.calls.Load())
 	}
 }
 
@@ -139,7 +139,7 @@ func TestADenialStandsAsLongAsTheQuestionWould(t *testing.T) {
 	r.asked(on(agent(), "w", `{"another":1}`))
 	c.advance(24*time.Hour + time.Second)
 	if r.asked(inv) == id {
-		t.Error("the old question was asked again")
+		t.Errorf("the old question was asked again; want r.asked(inv) other than %v", id)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestApprovalsExpireAskedAndAnswered(t *testing.T) {
 	}
 	next := r.asked(inv)
 	if next == id {
-		t.Error("an expired question is still open")
+		t.Errorf("an expired question is still open; got next = %v; want next other than %v", next, id)
 	}
 	r.decide(next, policy.DecideOnce)
 	c.advance(15*time.Minute + time.Second)
@@ -176,7 +176,7 @@ func TestStandingGrantsLastAsLongAsTheySay(t *testing.T) {
 		c.advance(time.Hour + time.Second)
 		r.asked(on(agent(), "w", `{}`))
 		if all, err := r.policy.Grants(t.Context()); err != nil || all[0].State != "expired" {
-			t.Errorf("%+v %v", all, err)
+			t.Errorf(`%+v %v; want no error, all[0].State = "expired"`, all, err)
 		}
 	})
 	t.Run("session", func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestStandingGrantsLastAsLongAsTheySay(t *testing.T) {
 		r.passes(in("s1"))
 		id := r.asked(in("s2"))
 		if got := r.asked(in("")); got != id {
-			t.Errorf("%s %s", got, id) // an approval is bound to the call, not to its session
+			t.Errorf("%s %s; want got = %v", got, id, id) // an approval is bound to the call, not to its session
 		}
 	})
 	t.Run("session asked outside one", func(t *testing.T) {
@@ -260,13 +260,13 @@ func TestAGrantForNCallsIsUsedNTimes(t *testing.T) {
 		wg.Go(func() {
 			_, err := r.engine.Invoke(t.Context(), on(agent(), "w", fmt.Sprintf(`{"n":%d}`, i)))
 			if err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
-				t.Error(err)
+				t.Errorf("%v; want not (err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired)", err)
 			}
 		})
 	}
 	wg.Wait()
 	if f.calls.Load() != 7 {
-		t.Errorf("%d calls with a grant for 7", f.calls.Load())
+		t.Errorf("%d calls with a grant for 7; want f.calls.Load() = 7", f.calls.Load())
 	}
 }
 
@@ -301,7 +301,7 @@ func TestAnApprovalOnceIsNotSpentByACallThatNeverStarted(t *testing.T) {
 			fails(t, err, tt.fails, "")
 			if !tt.back {
 				if r.asked(inv) == id {
-					t.Error("a spent approval is asked about again")
+					t.Errorf("a spent approval is asked about again; want r.asked(inv) other than %v", id)
 				}
 				return
 			}
@@ -368,15 +368,15 @@ func TestEveryUseOfAGrantIsCountedAndSaysForWhat(t *testing.T) {
 	}
 	first := r.records(run)[0]
 	if first["event"] != "grant_used" || first["extension_id"] != "test.w" || first["action"] != "ext.test.w.work" {
-		t.Errorf("%v", first)
+		t.Errorf(`%v; want first["event"] = "grant_used", first["extension_id"] = "test.w", first["action"] = "ext.test.w.work"`, first)
 	}
 	if m := first["metadata"].(map[string]any); m["grant"] != g.ID || m["run_id"] != run || m["capability_id"] == nil {
-		t.Errorf("%v", m)
+		t.Errorf(`%v; want m["grant"] = %v, m["run_id"] = %v, m["capability_id"] not nil`, m, g.ID, run)
 	}
 	uses := func(want int) {
 		t.Helper()
 		if all, err := r.policy.Grants(t.Context()); err != nil || all[0].Uses != want {
-			t.Errorf("%+v %v", all, err)
+			t.Errorf("%+v %v; want no error, all[0].Uses = %v", all, err, want)
 		}
 	}
 	uses(3)
@@ -387,6 +387,6 @@ func TestEveryUseOfAGrantIsCountedAndSaysForWhat(t *testing.T) {
 		uses(3)
 	}
 	if kept, err := r.db.Grants(t.Context()); err != nil || kept[0].Uses != 3 {
-		t.Errorf("%+v %v", kept, err)
+		t.Errorf("%+v %v; want no error, kept[0].Uses = 3", kept, err)
 	}
 }

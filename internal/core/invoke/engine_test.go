@@ -36,7 +36,7 @@ func TestACompletedCallPassesEveryStateInOrder(t *testing.T) {
 	r.offer("echo", capability.Contribution{Effect: capability.EffectRead}, nil)
 	reply, err := r.engine.Invoke(t.Context(), on(agent(), "echo", `{"a":1}`))
 	if err != nil || string(reply.Result) != `{"a":1}` {
-		t.Fatalf("%s, %v", reply.Result, err)
+		t.Fatalf(`%s, %v; want no error, string(reply.Result) = "{\"a\":1}"`, reply.Result, err)
 	}
 	want := []invoke.State{"created", "validating", "executing", "processing", "logging", "completed"}
 	if d := cmp.Diff(want, states(reply)); d != "" {
@@ -86,7 +86,8 @@ func TestExactlyOneEndWhenExitDeadlineAndCancelRace(t *testing.T) {
 			}
 			last := reply.History[len(reply.History)-1].State
 			if ends != 1 || last != reply.State || !reply.State.Terminal() || (err == nil) != (reply.State == invoke.StateCompleted) {
-				t.Errorf("%v: %v, %v", states(reply), reply.State, err)
+				t.Errorf("%v: %v, %v; want ends = 1, last = %v, reply.State.Terminal(), (err == nil) = (reply.State == "+
+					"invoke.StateCompleted)", states(reply), reply.State, err, reply.State)
 			}
 			mu.Lock()
 			seen[reply.State]++
@@ -95,11 +96,11 @@ func TestExactlyOneEndWhenExitDeadlineAndCancelRace(t *testing.T) {
 	}
 	wg.Wait()
 	if len(r.counts.ended()) != runs {
-		t.Errorf("observed %d of %d", len(r.counts.ended()), runs)
+		t.Errorf("observed %d of %d; want len(r.counts.ended()) = %v", len(r.counts.ended()), runs, runs)
 	}
 	for _, s := range []invoke.State{"completed", "failed", "timeout", "cancelled"} {
 		if seen[s] == 0 {
-			t.Errorf("no run ended as %s: %v", s, seen)
+			t.Errorf("no run ended as %s: %v; want seen[s] other than 0", s, seen)
 		}
 	}
 	if r.engine.Cancel("run_a0s") {
@@ -175,7 +176,8 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	e := fails(t, err, capability.CodeTimeout, "timeout")
 	if reply.State != invoke.StateTimeout || time.Since(began) > 3*time.Second || !strings.Contains(e.Message, "20ms") {
-		t.Errorf("%s after %s: %s", reply.State, time.Since(began), e.Message)
+		t.Errorf("%s after %s: %s; want reply.State = invoke.StateTimeout, time.Since(began) at most 3 * time.Second, e.Message "+
+			`with "20ms"`, reply.State, time.Since(began), e.Message)
 	}
 	if d := cmp.Diff([]string{"capability_started", "capability_timeout"}, r.events(reply.Invocation)); d != "" {
 		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
@@ -184,7 +186,7 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 	close(release)
 	<-left
 	if string(input) != `{"keep":"me"}` {
-		t.Errorf("the provider left behind read %s", input)
+		t.Errorf(`the provider left behind read %s; want string(input) = "{\"keep\":\"me\"}"`, input)
 	}
 }
 
@@ -199,7 +201,7 @@ func TestCancelBeforeAndDuringExecution(t *testing.T) {
 		reply, err := r.engine.Invoke(ctx, on(admin(), "w", `{}`))
 		fails(t, err, capability.CodeCancelled, "")
 		if reply.State != invoke.StateCancelled || f.calls.Load() != 0 {
-			t.Errorf("%s, %d calls", reply.State, f.calls.Load())
+			t.Errorf("%s, %d calls; want reply.State = invoke.StateCancelled, f.calls.Load() = 0", reply.State, f.calls.Load())
 		}
 		if d := cmp.Diff([]string{"capability_cancelled"}, r.events(reply.Invocation)); d != "" {
 			t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
@@ -228,13 +230,14 @@ func TestAPanicIsContainedAndRecorded(t *testing.T) {
 		t.Helper()
 		e := fails(t, err, capability.CodeInternal, "panic")
 		if reply.State != invoke.StateFailed || !strings.Contains(e.Message, reply.Invocation) || strings.Contains(e.Message, "secret") {
-			t.Errorf("%s: %s", reply.State, e.Message)
+			t.Errorf(`%s: %s; want reply.State = invoke.StateFailed, e.Message with %v, e.Message without "secret"`,
+				reply.State, e.Message, reply.Invocation)
 		}
 		if got := r.events(reply.Invocation); got[len(got)-1] != "capability_failed" {
 			t.Errorf(`r.events(reply.Invocation) = %v, want got[len(got)-1] == "capability_failed"`, got)
 		}
 		if n := len(r.counts.ended()); n != 1 {
-			t.Errorf("observed %d times", n)
+			t.Errorf("observed %d times; want n = 1", n)
 		}
 	}
 	t.Run("in the provider", func(t *testing.T) {
@@ -293,7 +296,8 @@ func TestForeignErrorsKeepTheirTextInside(t *testing.T) {
 	e := fails(t, err, capability.CodeFailed, "execution_failed")
 	recorded := r.records(reply.Invocation)[0]["error"].(string)
 	if strings.Contains(e.Message, "inner") || strings.Contains(recorded, "inner") || !strings.Contains(told.String(), "inner file") {
-		t.Errorf("told the caller %q, the record %q and the operator's log %q", e.Message, recorded, told.String())
+		t.Errorf(`told the caller %q, the record %q and the operator's log %q; want e.Message without "inner", recorded without `+
+			`"inner", told.String() with "inner file"`, e.Message, recorded, told.String())
 	}
 }
 
@@ -313,7 +317,7 @@ func TestTheCallersDeadlineCoversTheProbe(t *testing.T) {
 		reply, err := r.engine.Invoke(t.Context(), inv)
 		fails(t, err, capability.CodeTimeout, "timeout")
 		if took := time.Since(began); took != inv.Timeout || reply.State != invoke.StateTimeout {
-			t.Errorf("%s after %s", reply.State, took)
+			t.Errorf("%s after %s; want took = %v, reply.State = invoke.StateTimeout", reply.State, took, inv.Timeout)
 		}
 		_ = r.db.Close() // its goroutine would outlive the bubble
 		_ = r.log.Close()

@@ -20,7 +20,7 @@ func TestWritesAreOnRecordBeforeTheyBeginAndOnDiskBeforeTheyEnd(t *testing.T) {
 	r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
 		func(_ context.Context, c capability.Call) (capability.Result, error) {
 			if got := r.events(c.Invocation); len(got) != 1 || got[0] != "capability_started" {
-				t.Errorf("the provider was called after %v", got)
+				t.Errorf(`the provider was called after %v; want len(got) = 1, got[0] = "capability_started"`, got)
 			}
 			before = r.segments.lines.Load()
 			return capability.Result{}, nil
@@ -30,7 +30,7 @@ func TestWritesAreOnRecordBeforeTheyBeginAndOnDiskBeforeTheyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if durable = r.segments.durable.Load(); durable != before+1 {
-		t.Errorf("%d of %d lines are on the disk", durable, before+1)
+		t.Errorf("%d of %d lines are on the disk; want durable = before + 1", durable, before+1)
 	}
 	if got := r.records(reply.Invocation); got[1]["metadata"].(map[string]any)["state"] != "completed" {
 		t.Errorf(`got[1] = %v, want got[1]["metadata"].(map[string]any)["state"] == "completed"`, got[1])
@@ -41,12 +41,14 @@ func TestWritesAreOnRecordBeforeTheyBeginAndOnDiskBeforeTheyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.segments.lines.Load() != before+2 || r.segments.durable.Load() != durable {
-		t.Error("a read has one record, which may wait for the disk")
+		t.Errorf("a read has one record, which may wait for the disk; want r.segments.lines.Load() = before + 2, "+
+			"r.segments.durable.Load() = %v", durable)
 	}
 	reply, err = r.engine.Invoke(t.Context(), on(capability.Principal{ID: "node:n", Role: capability.RoleNode}, "r", `{}`))
 	fails(t, err, capability.CodeUnknownCapability, "")
 	if r.segments.durable.Load() != r.segments.lines.Load() || r.events(reply.Invocation)[0] != "permission_denied" {
-		t.Errorf("a denial is not on the disk: %v", r.events(reply.Invocation))
+		t.Errorf("a denial is not on the disk: %v; want r.segments.durable.Load() = r.segments.lines.Load(), "+
+			`r.events(reply.Invocation)[0] = "permission_denied"`, r.events(reply.Invocation))
 	}
 }
 
@@ -77,7 +79,8 @@ func TestABrokenLogStopsWhatItsModeSays(t *testing.T) {
 				reply, err := r.engine.Invoke(t.Context(), on(admin(), name, `{}`))
 				if c.allowed {
 					if err != nil || !reply.AuditDegraded || reply.State != invoke.StateCompleted {
-						t.Errorf("%s: %v, degraded %v", name, err, reply.AuditDegraded)
+						t.Errorf("%s: %v, degraded %v; want no error, reply.AuditDegraded = true, reply.State = invoke.StateCompleted",
+							name, err, reply.AuditDegraded)
 					}
 					continue
 				}
@@ -87,10 +90,11 @@ func TestABrokenLogStopsWhatItsModeSays(t *testing.T) {
 				}
 			}
 			if (reads.calls.Load() > 0) != tt.read || (writes.calls.Load() > 0) != tt.write {
-				t.Errorf("%d reads and %d writes reached their provider", reads.calls.Load(), writes.calls.Load())
+				t.Errorf("%d reads and %d writes reached their provider; want (reads.calls.Load() > 0) = %v, "+
+					"(writes.calls.Load() > 0) = %v", reads.calls.Load(), writes.calls.Load(), tt.read, tt.write)
 			}
 			if _, err := r.engine.Invoke(t.Context(), keyed); (err == nil) != tt.read {
-				t.Errorf("a remembered outcome: %v", err)
+				t.Errorf("a remembered outcome: %v; want (err == nil) = %v", err, tt.read)
 			}
 		})
 	}
@@ -103,7 +107,7 @@ func TestAWriteThatBreaksTheLogBeforeItStartsIsNotSent(t *testing.T) {
 	r.segments.broken.Store(true) // not detected yet
 	_, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 	if fails(t, err, capability.CodeUnavailable, "audit_unavailable"); f.calls.Load() != 0 {
-		t.Error("it was sent")
+		t.Error("it was sent; want f.calls.Load() = 0")
 	}
 }
 
@@ -125,7 +129,8 @@ func TestAWriteDoneButNotRecordedIsAFailureWithTheDigestOfItsResult(t *testing.T
 			reply, err := r.engine.Invoke(t.Context(), inv)
 			e := fails(t, err, capability.CodeFailed, "audit_unavailable")
 			if reply.State != invoke.StateFailed || reply.Result != nil || e.Details["result_digest"] != r.log.Digest([]byte(`{"id":7}`)) {
-				t.Errorf("%s %s %v", reply.State, reply.Result, e.Details)
+				t.Errorf(`%s %s %v; want reply.State = invoke.StateFailed, reply.Result = nil, e.Details["result_digest"] = `+
+					"r.log.Digest([]byte(`{\"id\":7}`))", reply.State, reply.Result, e.Details)
 			}
 		})
 	}
@@ -138,7 +143,7 @@ func TestInvisibleAndUnknownCannotBeToldApartByAgents(t *testing.T) {
 	text := func(reply invoke.Reply, err error) string {
 		doc, _ := json.Marshal(fails(t, err, capability.CodeUnknownCapability, ""))
 		if reply.Provider != "" || reply.Capability != "" || reply.State != invoke.StateFailed {
-			t.Errorf("the reply tells: %+v", reply)
+			t.Errorf(`the reply tells: %+v; want reply.Provider = "", reply.Capability = "", reply.State = invoke.StateFailed`, reply)
 		}
 		var visited []string
 		for _, s := range states(reply) {
@@ -149,7 +154,7 @@ func TestInvisibleAndUnknownCannotBeToldApartByAgents(t *testing.T) {
 	hidden := text(r.engine.Invoke(t.Context(), on(agent(), "secret", `{}`)))
 	absent := text(r.engine.Invoke(t.Context(), on(agent(), "public", `{}`)))
 	if strings.ReplaceAll(absent, "public", "secret") != hidden {
-		t.Errorf("told apart:\n%s\n%s", hidden, absent)
+		t.Errorf("told apart:\n%s\n%s\nwant strings.ReplaceAll(absent, \"public\", \"secret\") = %v", hidden, absent, hidden)
 	}
 	for _, target := range []capability.Target{
 		{Capability: "test.secret/work#ext.test.secret.work@secret"},
@@ -220,7 +225,8 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 		r.fetchers(nil, rank, onlyA(notStarted()))
 		reply, err := r.engine.Invoke(t.Context(), fetch(agent()))
 		if err != nil || string(reply.Result) != `"b"` || !reply.Selection.Fallback || reply.Provider != "ext:node:b" {
-			t.Errorf("%s %v %+v", reply.Result, err, reply)
+			t.Errorf(`%s %v %+v; want no error, string(reply.Result) = "\"b\"", reply.Selection.Fallback = true, reply.Provider `+
+				`= "ext:node:b"`, reply.Result, err, reply)
 		}
 		sel := r.records(reply.Invocation)[0]["metadata"].(map[string]any)["selection"].(map[string]any)
 		if sel["fallback"] != true || sel["decided_by"] != "ranked_default" {
@@ -233,7 +239,7 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 		all := r.fetchers(nil, rank, onlyA(errors.New("broke halfway")))
 		_, err := r.engine.Invoke(t.Context(), fetch(agent()))
 		if fails(t, err, capability.CodeFailed, "execution_failed"); all["b"].calls.Load() != 0 {
-			t.Error("b was called")
+			t.Error(`b was called; want all["b"].calls.Load() = 0`)
 		}
 	})
 	t.Run("never past a selector, a capability id or a strict pin", func(t *testing.T) {
@@ -256,7 +262,8 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 			fails(t, err, capability.CodeUnavailable, "connection_failed")
 		}
 		if all["b"].calls.Load()+all["c"].calls.Load()+two.calls.Load() != 0 || one.calls.Load() != 1 {
-			t.Error("somebody else was called")
+			t.Error(`somebody else was called; want all["b"].calls.Load() + all["c"].calls.Load() + two.calls.Load() = 0, ` +
+				"one.calls.Load() = 1")
 		}
 	})
 	t.Run("past one that needs consent, never to it nor to a denied one", func(t *testing.T) {
@@ -274,10 +281,10 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 			})
 		reply, err := r.engine.Invoke(t.Context(), fetch(agent()))
 		if err != nil || reply.Provider != "ext:node:c" {
-			t.Errorf("%v %s", err, reply.Provider)
+			t.Errorf(`%v %s; want no error, reply.Provider = "ext:node:c"`, err, reply.Provider)
 		}
 		if all["b"].calls.Load()+all["d"].calls.Load() != 0 {
-			t.Error("a fallback reached a provider that may not be called")
+			t.Error(`a fallback reached a provider that may not be called; want all["b"].calls.Load() + all["d"].calls.Load() = 0`)
 		}
 	})
 	t.Run("the record names the one that was called when nobody is left", func(t *testing.T) {
@@ -288,7 +295,7 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 		reply, err := r.engine.Invoke(t.Context(), fetch(agent()))
 		fails(t, err, capability.CodeUnavailable, "connection_failed")
 		if reply.Provider != "ext:node:a" || reply.Selection.Fallback {
-			t.Errorf("%+v", reply)
+			t.Errorf(`%+v; want reply.Provider = "ext:node:a", reply.Selection.Fallback = false`, reply)
 		}
 	})
 }
@@ -312,7 +319,7 @@ func TestAProviderThatIsBackIsAskedBeforeTheCallIsRefused(t *testing.T) {
 		}
 	}
 	if gone.calls.Load() != 0 {
-		t.Error("the dead one was called")
+		t.Error("the dead one was called; want gone.calls.Load() = 0")
 	}
 }
 
@@ -324,17 +331,18 @@ func TestPlanAndListShowWhatWouldHappenAndChangeNothing(t *testing.T) {
 	p := r.engine.Plan(t.Context(), inv)
 	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 ||
 		len(p.Selection.Rejected) != 2 {
-		t.Errorf("%+v", p)
+		t.Errorf(`%+v; want p.Err = nil, p.Entry.Key() = "ext:node:a", p.Selection.DecidedBy = "ranked_default", len(p.Denied) `+
+			"= 1, len(p.Selection.Rejected) = 2", p)
 	}
 	inv.Principal = agent()
 	if p := r.engine.Plan(t.Context(), inv); p.Denied != nil {
-		t.Error("an agent sees what it may not call")
+		t.Errorf("an agent sees what it may not call; got p.Denied = %v; want p.Denied = nil", p.Denied)
 	}
 	if list := r.engine.List(agent(), capability.AudienceAgent); len(list) != 2 {
-		t.Errorf("%d entries", len(list))
+		t.Errorf("%d entries; want len(list) = 2", len(list))
 	}
 	if all["a"].calls.Load() != 0 || r.segments.lines.Load() != 0 {
-		t.Error("something happened")
+		t.Error(`something happened; want all["a"].calls.Load() = 0, r.segments.lines.Load() = 0`)
 	}
 }
 
@@ -346,12 +354,12 @@ func TestRacingCallsShareNothing(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			if reply, err := r.engine.Invoke(t.Context(), on(admin(), "echo", `{"n":1}`)); err != nil || string(reply.Result) != `{"n":1}` {
-				t.Error(err)
+				t.Errorf(`%v; want no error, string(reply.Result) = "{\"n\":1}"`, err)
 			}
 		})
 	}
 	wg.Wait()
 	if rep, err := r.log.Verify(t.Context()); err != nil || rep.FirstBad != nil {
-		t.Errorf("%+v %v", rep, err)
+		t.Errorf("%+v %v; want no error, rep.FirstBad = nil", rep, err)
 	}
 }

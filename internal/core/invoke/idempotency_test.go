@@ -24,7 +24,7 @@ func TestARepeatedKeyGivesTheFirstOutcome(t *testing.T) {
 	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
 	first, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{"a":1,"b":2}`, "k"))
 	if err != nil || first.Replayed {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, first.Replayed = false", err)
 	}
 	again, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{"b":2, "a":1}`, "k"))
 	if err != nil || !again.Replayed || again.Invocation != first.Invocation || string(again.Result) != string(first.Result) ||
@@ -60,7 +60,7 @@ func TestAFailureIsRememberedAndSoIsTheOutcomeOfAProviderThatLeft(t *testing.T) 
 	}, nil)
 	reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 	if fails(t, err, capability.CodeFailed, "execution_failed"); !reply.Replayed || f.calls.Load() != 1 {
-		t.Errorf("replayed %v after %d calls", reply.Replayed, f.calls.Load())
+		t.Errorf("replayed %v after %d calls; want reply.Replayed = true, f.calls.Load() = 1", reply.Replayed, f.calls.Load())
 	}
 }
 
@@ -82,7 +82,7 @@ func TestACallThatNeverStartedFreesItsKey(t *testing.T) {
 	fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	down = false
 	if reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k")); err != nil || reply.Replayed {
-		t.Errorf("%v, replayed %v", err, reply.Replayed)
+		t.Errorf("%v, replayed %v; want no error, reply.Replayed = false", err, reply.Replayed)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestCallsWithOneKeyInFlightDoTheWorkOnce(t *testing.T) {
 	call := func() {
 		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 		if err != nil || string(reply.Result) != `42` {
-			t.Errorf("%s %v", reply.Result, err)
+			t.Errorf(`%s %v; want no error, string(reply.Result) = "42"`, reply.Result, err)
 		}
 		replies <- reply
 	}
@@ -126,7 +126,7 @@ func TestCallsWithOneKeyInFlightDoTheWorkOnce(t *testing.T) {
 		}
 	}
 	if original != 1 || f.calls.Load() != 1 {
-		t.Errorf("%d originals, %d calls", original, f.calls.Load())
+		t.Errorf("%d originals, %d calls; want original = 1, f.calls.Load() = 1", original, f.calls.Load())
 	}
 }
 
@@ -157,7 +157,7 @@ func TestWhoWaitsForACallThatNeverStartedTriesItself(t *testing.T) {
 	wg.Go(func() {
 		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 		if err != nil || string(reply.Result) != `"second"` {
-			t.Errorf("%s %v", reply.Result, err)
+			t.Errorf(`%s %v; want no error, string(reply.Result) = "\"second\""`, reply.Result, err)
 		}
 	})
 	close(out)
@@ -173,7 +173,7 @@ func TestAKeyWhoseProcessDiedIsAConflict(t *testing.T) {
 	}
 	_, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 	if fails(t, err, capability.CodeConflict, "interrupted"); f.calls.Load() != 1 {
-		t.Errorf("%d calls", f.calls.Load())
+		t.Errorf("%d calls; want f.calls.Load() = 1", f.calls.Load())
 	}
 }
 
@@ -194,7 +194,7 @@ func TestAKeyIsOneCallOnTwoServersThatShareAStore(t *testing.T) {
 	call := func(r *rig) {
 		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 		if err != nil || string(reply.Result) != `"done"` {
-			t.Errorf("%s %v", reply.Result, err)
+			t.Errorf(`%s %v; want no error, string(reply.Result) = "\"done\""`, reply.Result, err)
 		}
 	}
 	wg.Go(func() { call(a) })
@@ -205,13 +205,13 @@ func TestAKeyIsOneCallOnTwoServersThatShareAStore(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer leave()
 	if _, err := b.engine.Invoke(ctx, keyed(admin(), "w", `{}`, "k")); capability.CodeOf(err) != capability.CodeTimeout {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 	wg.Go(func() { call(b) })
 	close(out)
 	wg.Wait()
 	if here.calls.Load() != 1 || there.calls.Load() != 0 {
-		t.Errorf("%d calls here, %d there", here.calls.Load(), there.calls.Load())
+		t.Errorf("%d calls here, %d there; want here.calls.Load() = 1, there.calls.Load() = 0", here.calls.Load(), there.calls.Load())
 	}
 }
 

@@ -44,7 +44,7 @@ func TestProgressIncreasesAndEndsWithTheCall(t *testing.T) {
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	ended = true
 	if err != nil || string(reply.Result) != "null" {
-		t.Fatalf("%s %v", reply.Result, err)
+		t.Fatalf(`%s %v; want no error, string(reply.Result) = "null"`, reply.Result, err)
 	}
 	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || !slices.Equal(got[:3], []float64{0, 1, 3}) {
 		t.Errorf("got = %v, want slices.IsSorted(got) && len(slices.Compact(slices.Clone(got))) == len(got) && slices.Equal(got[:3], []float64{0, 1, 3})", got)
@@ -60,7 +60,7 @@ func TestBytesPassThroughUnchanged(t *testing.T) {
 	} {
 		reply, err := r.engine.Invoke(t.Context(), on(agent(), "echo", doc))
 		if err != nil || string(reply.Result) != doc {
-			t.Errorf("%s became %s, %v", doc, reply.Result, err)
+			t.Errorf("%s became %s, %v; want no error, string(reply.Result) = %v", doc, reply.Result, err, doc)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestInputAndResultHaveLimits(t *testing.T) {
 	doc := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 	_, err := r.engine.Invoke(t.Context(), on(agent(), "echo", doc(101)))
 	if fails(t, err, capability.CodeTooLarge, ""); f.calls.Load() != 0 {
-		t.Error("it was sent")
+		t.Error("it was sent; want f.calls.Load() = 0")
 	}
 	_, err = r.engine.Invoke(t.Context(), on(agent(), "echo", doc(51)))
 	fails(t, err, capability.CodeTooLarge, "output_limit")
@@ -102,7 +102,7 @@ func TestOneCallTooManyIsRefusedPerProvider(t *testing.T) {
 	}
 	reply, err := r.engine.Invoke(t.Context(), on(agent(), "busy", `{}`))
 	if e := fails(t, err, capability.CodeOverloaded, "queue_full"); e.RetryAfter <= 0 {
-		t.Error("no time to wait is named")
+		t.Errorf("no time to wait is named; got e.RetryAfter = %v; want e.RetryAfter more than 0", e.RetryAfter)
 	}
 	if d := cmp.Diff([]string{"queue_rejected"}, r.events(reply.Invocation)); d != "" {
 		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
@@ -165,7 +165,7 @@ func TestReplyIsOneJSONObject(t *testing.T) {
 	want := `{"id":"run_1","state":"completed","provider":"fs:node:local","capability_id":"local/fs.list#fs.list@local","action":"fs.list",` +
 		`"selection":{"step":4,"decided_by":"only_supported","fallback":false},"duration_ms":1.5,"history":[{"state":"created","at":"2026-01-02T03:04:05.000Z"}]}`
 	if err != nil || !bytes.Equal(got, []byte(want)) {
-		t.Errorf("%s %v", got, err)
+		t.Errorf("%s %v; want no error, got = []byte(want)", got, err)
 	}
 }
 
@@ -191,6 +191,6 @@ func TestWhatHasToBeStoppedIsWaitedFor(t *testing.T) {
 	}}
 	r.publish("w", capability.Contribution{Effect: capability.EffectRead}, p)
 	if _, err := r.engine.Invoke(ctx, on(admin(), "w", `{}`)); capability.CodeOf(err) != capability.CodeCancelled || !stopped.Load() {
-		t.Errorf("%v, stopped %v", err, stopped.Load())
+		t.Errorf("%v, stopped %v; want capability.CodeOf(err) = capability.CodeCancelled, stopped.Load()", err, stopped.Load())
 	}
 }

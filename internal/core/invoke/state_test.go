@@ -55,7 +55,7 @@ func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
 		want[f[0]+" "+f[1]] = State(f[2])
 	}
 	if len(states()) != 11 || len(events()) != 17 {
-		t.Fatalf("%d states and %d events", len(states()), len(events()))
+		t.Fatalf("%d states and %d events; want len(states()) = 11, len(events()) = 17", len(states()), len(events()))
 	}
 	at := time.Unix(0, 0)
 	for _, from := range states() {
@@ -69,7 +69,8 @@ func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
 			if !isLegal {
 				illegal, ok := errors.AsType[*TransitionError](err)
 				if !ok || illegal.From != from || illegal.Event != ev || m.state != from || len(m.history) != 1 {
-					t.Errorf("%s in %s: %v, state %s", ev, from, err, m.state)
+					t.Errorf("%s in %s: %v, state %s; want ok = true, illegal.From = %v, illegal.Event = %v, m.state = %v, "+
+						"len(m.history) = 1", ev, from, err, m.state, from, ev, from)
 				}
 				continue
 			}
@@ -79,7 +80,7 @@ func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("never tried: %v", want)
+		t.Errorf("never tried: %v; want len(want) at most 0", want)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestNoEventLeavesATerminalState(t *testing.T) {
 	for _, s := range states() {
 		for _, ev := range events() {
 			if to, ok := next(s, ev); s.Terminal() && (ok || to != s) {
-				t.Errorf("%s leaves %s", ev, s)
+				t.Errorf("%s leaves %s; want not (s.Terminal() && (ok || to != s))", ev, s)
 			}
 		}
 	}

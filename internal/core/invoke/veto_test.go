@@ -114,21 +114,23 @@ func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 			r.augmenter("owner", tt.augment, func(question string) (string, error) {
 				if !strings.Contains(question, `"stage":"egress.preparing"`) || !strings.Contains(question, `"thread":"T1"`) ||
 					!strings.Contains(question, "hello") {
-					t.Errorf("asked %s", question)
+					t.Errorf(`asked %s; want question with "\"stage\":\"egress.preparing\"", question with "\"thread\":\"T1\"", `+
+						`question with "hello"`, question)
 				}
 				return tt.answer, tt.fails
 			})
 			reply, err := r.engine.Invoke(t.Context(), send())
 			if !tt.stopped {
 				if err != nil || accounts["work"].calls.Load() != 1 || told != "" {
-					t.Errorf("%v %s", err, told)
+					t.Errorf(`%v %s; want no error, accounts["work"].calls.Load() = 1, told = ""`, err, told)
 				}
 				return
 			}
 			fails(t, err, capability.CodeDenied, "route_vetoed")
 			if n := accounts["work"].calls.Load() + accounts["home"].calls.Load(); n != 0 || !strings.HasPrefix(told, "owner/veto: ") ||
 				reply.State != invoke.StateFailed {
-				t.Errorf("%d calls, told %q, %s", n, told, reply.State)
+				t.Errorf(`%d calls, told %q, %s; want n = 0, told beginning with "owner/veto: ", reply.State = invoke.StateFailed`,
+					n, told, reply.State)
 			}
 		})
 	}
@@ -162,7 +164,7 @@ func TestAReadIsNotAsked(t *testing.T) {
 	inv.Input = json.RawMessage(`{}`)
 	r.passes(inv)
 	if p.calls.Load() != 0 {
-		t.Error("asked about a read")
+		t.Error("asked about a read; want p.calls.Load() = 0")
 	}
 }
 
@@ -176,7 +178,7 @@ func TestAllAsksEveryProviderOnce(t *testing.T) {
 	for _, p := range []string{"a", "c"} {
 		accounts[p].do = func(_ context.Context, c capability.Call) (capability.Result, error) {
 			if strings.Contains(string(c.Input), "all") {
-				t.Errorf("a provider was told %s", c.Input)
+				t.Errorf(`a provider was told %s; want string(c.Input) without "all"`, c.Input)
 			}
 			return capability.Result{Value: json.RawMessage(fmt.Sprintf(`{"matches":[%q]}`, p))}, nil
 		}
@@ -197,20 +199,20 @@ func TestAllAsksEveryProviderOnce(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(reply.Result, &out); err != nil || len(out.Results) != 3 {
-		t.Fatalf("%s %v", reply.Result, err)
+		t.Fatalf("%s %v; want no error, len(out.Results) = 3", reply.Result, err)
 	}
 	keys := []string{}
 	for _, one := range out.Results {
 		keys = append(keys, one.ProviderKey)
 		if one.OK != (one.ProviderKey != "directory:chat:b") || one.OK != (one.Error.Code == "") {
-			t.Errorf("%+v", one)
+			t.Errorf(`%+v; want one.OK = (one.ProviderKey != "directory:chat:b"), one.OK = (one.Error.Code == "")`, one)
 		}
 	}
 	if !slices.IsSorted(keys) || reply.Selection.DecidedBy != "all" {
-		t.Errorf("%v %+v", keys, reply.Selection)
+		t.Errorf(`%v %+v; want slices.IsSorted(keys), reply.Selection.DecidedBy = "all"`, keys, reply.Selection)
 	}
 	inv.Target.Select, inv.Input = capability.Selector{"account": "a"}, json.RawMessage(`{"query":"ann"}`) // an ordinary call
 	if reply, err = r.engine.Invoke(t.Context(), inv); err != nil || reply.Selection.Step != 1 {
-		t.Errorf("%+v %v", reply.Selection, err)
+		t.Errorf("%+v %v; want no error, reply.Selection.Step = 1", reply.Selection, err)
 	}
 }

@@ -70,7 +70,8 @@ func TestGrantsForAnExtensionAreBoundToItsContent(t *testing.T) {
 			t.Parallel()
 			g, err := policy.Bound(tt.grant, snap)
 			if capability.CodeOf(err) != tt.code || g.Module != tt.module || g.ContentHash != tt.hash {
-				t.Errorf("%+v %v", g, err)
+				t.Errorf("%+v %v; want capability.CodeOf(err) = %v, g.Module = %v, g.ContentHash = %v",
+					g, err, tt.code, tt.module, tt.hash)
 			}
 		})
 	}
@@ -104,7 +105,7 @@ func TestAGrantForAnActionOfAnExtensionIsForThatAction(t *testing.T) {
 			}
 			c, err := r.Consent(t.Context(), policy.Asked{Principal: who(capability.RoleAgent), Entry: e, Exact: true})
 			if (c.Grant != "") != tt.want || (err == nil) != tt.want {
-				t.Errorf("%s: %+v %v", tt.id, c, err)
+				t.Errorf(`%s: %+v %v; want (c.Grant != "") = %v, (err == nil) = %v`, tt.id, c, err, tt.want, tt.want)
 			}
 		}
 	}
@@ -124,7 +125,7 @@ func TestAGrantForSomePermissionsCoversNoCallThatNeedsMore(t *testing.T) {
 		}
 		c, err := r.Consent(t.Context(), policy.Asked{Principal: who(capability.RoleAgent), Entry: e})
 		if (c.Grant != "") != tt.want || (err == nil) != tt.want {
-			t.Errorf("%v: %+v %v", tt.give, c, err)
+			t.Errorf(`%v: %+v %v; want (c.Grant != "") = %v, (err == nil) = %v`, tt.give, c, err, tt.want, tt.want)
 		}
 		if _, err := r.RevokeGrant(t.Context(), who(capability.RoleAdmin), g.ID); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ func TestATaskAgentHasNoMoreThanItsCreatorByDefault(t *testing.T) {
 		child, _ := r.child(t, name, by)
 		if got := r.Authorize(child, read).Permitted; got != (by.ID == wide.ID) || child.OnBehalfOf != by.ID ||
 			!cmp.Equal(child.Labels, by.Labels) {
-			t.Errorf("%+v: %v", child, got)
+			t.Errorf("%+v: %v; want got = (by.ID == wide.ID), child.OnBehalfOf = %v, cmp.Equal(child.Labels, by.Labels)",
+				child, got, by.ID)
 		}
 		// What it starts has the same bound, and outlives it.
 		second, _ := r.child(t, name+"-second", child)
@@ -78,17 +79,17 @@ func TestATaskAgentHasNoMoreThanItsCreatorByDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.Authorize(second, read).Permitted; got != (by.ID == wide.ID) || second.OnBehalfOf != by.ID {
-			t.Errorf("%+v: %v", second, got)
+			t.Errorf("%+v: %v; want got = (by.ID == wide.ID), second.OnBehalfOf = %v", second, got, by.ID)
 		}
 		if v := r.Authorize(child, read); v.Permitted {
-			t.Errorf("its own token is gone: %+v", v)
+			t.Errorf("its own token is gone: %+v; want v.Permitted = false", v)
 		}
 		if _, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin),
 			policy.TokenRequest{
 				Role: capability.RoleTask, Name: name + "-third",
 				OnBehalfOf: &child,
 			}); capability.CodeOf(err) != capability.CodeUnauthenticated {
-			t.Errorf("on behalf of who is gone: %v", err)
+			t.Errorf("on behalf of who is gone: %v; want capability.CodeOf(err) = capability.CodeUnauthenticated", err)
 		}
 	}
 }
@@ -118,22 +119,23 @@ func TestATaskAgentsTokenEndsWithItsCreators(t *testing.T) {
 			_, standing := r.Standing(child.ID)
 			verdict := r.Authorize(child, read).Permitted
 			if (err == nil) != (standing == nil) || verdict != (err == nil) {
-				t.Errorf("%s: they disagree: %v, %v, %v", name, err, standing, verdict)
+				t.Errorf("%s: they disagree: %v, %v, %v; want (err == nil) = (standing == nil), verdict = (err == nil)",
+					name, err, standing, verdict)
 			}
 			return err == nil
 		}
 		if err := r.Refresh(t.Context()); err != nil || !good() {
-			t.Fatalf("%s: not good before: %v", name, err)
+			t.Fatalf("%s: not good before: %v; want no error, good()", name, err)
 		}
 		if err := end(r); err != nil {
 			t.Fatal(err)
 		}
 		if good() {
-			t.Errorf("%s: good after its creator's end", name)
+			t.Errorf("%s: good after its creator's end; want not good()", name)
 		}
 		r.made(t, req)
 		if err := r.Refresh(t.Context()); err != nil || good() {
-			t.Errorf("%s: another token of the same name brought it back (%v)", name, err)
+			t.Errorf("%s: another token of the same name brought it back (%v); want no error, not good()", name, err)
 		}
 	}
 }
@@ -150,7 +152,8 @@ func TestOnBehalfOfALoginElsewhere(t *testing.T) {
 	got, err := r.Authenticate(value.Reveal())
 	if err != nil || !cmp.Equal(got, child) || got.OnBehalfOf != "agent:oidc/ann" || got.Covers(capability.EffectWrite) ||
 		!got.Covers(capability.EffectRead) {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, cmp.Equal(got, child), got.OnBehalfOf = "agent:oidc/ann", not `+
+			"got.Covers(capability.EffectWrite), got.Covers(capability.EffectRead)", got, err)
 	}
 	if !r.Authorize(child, entry(t, capability.Contribution{Effect: capability.EffectRead})).Permitted {
 		t.Error("it may not even read")
@@ -193,7 +196,8 @@ func TestGrantsOfTaskAgents(t *testing.T) {
 		e := entry(t, write)
 		_, err := r.Consent(t.Context(), policy.Asked{Principal: child, Entry: e, Channel: r.Authorize(child, e).Consent, InputDigest: "x"})
 		if (err == nil) != tt.want || err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: %v; want (err == nil) = %v, not (err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired)",
+				tt.name, err, tt.want)
 		}
 	}
 }

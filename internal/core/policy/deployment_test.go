@@ -27,7 +27,7 @@ func TestDeploymentModesAreRead(t *testing.T) {
 		{"open", true, policy.LocalLocked, false},
 	} {
 		if got, ok := policy.ParseDeployment(tt.in, tt.loopback); got != tt.want || ok != tt.ok {
-			t.Errorf("%q: %s %v", tt.in, got, ok)
+			t.Errorf("%q: %s %v; want got = %v, ok = %v", tt.in, got, ok, tt.want, tt.ok)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestTheDeploymentModeComesBeforeTheRules(t *testing.T) {
 			r := openIn(t, tt.mode, `permit (principal, action, resource);`)
 			v := r.Authorize(who(capability.RoleAdmin), installed(t, tt.origin, "sha256:1", tt.permissions...))
 			if v.Permitted != (tt.withheld == nil) || !slices.Equal(v.Withheld, tt.withheld) {
-				t.Errorf("%+v", v)
+				t.Errorf("%+v; want v.Permitted = (tt.withheld == nil), v.Withheld = %v", v, tt.withheld)
 			}
 		})
 	}
@@ -100,18 +100,18 @@ func TestAnAdministratorMayGiveBackWhatTheModeWithholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := r.Authorize(agent, e); v.Permitted {
-		t.Fatalf("%+v", v)
+		t.Fatalf("%+v; want v.Permitted = false", v)
 	}
 	part := grant(policy.Grant{Module: "tools.postman", Permissions: []string{"exec"}})
 	if v := r.Authorize(agent, e); !slices.Equal(v.Withheld, []string{"filesystem.write"}) {
-		t.Errorf("%+v", v)
+		t.Errorf(`%+v; want v.Withheld = []string{"filesystem.write"}`, v)
 	}
 	whole := grant(policy.Grant{
 		Module: "tools.postman", Permissions: []string{"filesystem.write"}, ContentHash: e.ContentHash(),
 		Expires: r.now().Add(time.Hour),
 	})
 	if v := r.Authorize(agent, e); !v.Permitted {
-		t.Errorf("%+v", v)
+		t.Errorf("%+v; want v.Permitted = true", v)
 	}
 	if v := r.Authorize(agent, installed(t, "extension", "sha256:2", "exec", "filesystem.write")); v.Permitted {
 		t.Error("a grant outlives the package it was given for")
@@ -126,6 +126,6 @@ func TestAnAdministratorMayGiveBackWhatTheModeWithholds(t *testing.T) {
 		}
 	}
 	if v := r.Authorize(agent, e); len(v.Withheld) != 2 {
-		t.Errorf("%+v", v)
+		t.Errorf("%+v; want len(v.Withheld) = 2", v)
 	}
 }

@@ -55,7 +55,7 @@ func TestGrantsCoverNoMoreThanTheySay(t *testing.T) {
 				Entry: entry(t, capability.Contribution{Effect: tt.effect}),
 			})
 			if (c.Grant != "") != tt.want || (err == nil) != tt.want {
-				t.Errorf("%+v %v", c, err)
+				t.Errorf(`%+v %v; want (c.Grant != "") = %v, (err == nil) = %v`, c, err, tt.want, tt.want)
 			}
 		})
 	}
@@ -65,7 +65,7 @@ func TestGrantsCoverNoMoreThanTheySay(t *testing.T) {
 		"over": {Module: "m", Expires: r.now()}, "negative": {Module: "m", MaxUses: -1},
 	} {
 		if _, err := r.CreateGrant(t.Context(), who(capability.RoleAdmin), g); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -118,6 +118,6 @@ func TestUsesAreCountedExactlyWhateverRaces(t *testing.T) {
 	}
 	wg.Wait()
 	if passed.Load() != 5 {
-		t.Errorf("%d uses of a grant for 5", passed.Load())
+		t.Errorf("%d uses of a grant for 5; want passed.Load() = 5", passed.Load())
 	}
 }

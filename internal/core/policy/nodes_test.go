@@ -72,13 +72,13 @@ func TestANodeOfAUserIsThatUsers(t *testing.T) {
 				}
 			}
 			if got := r.Authorize(tt.who, read).Permitted; got != tt.look {
-				t.Errorf("the read: %v", got)
+				t.Errorf("the read: %v; want got = %v", got, tt.look)
 			}
 			if got := r.Authorize(tt.who, write).Permitted; got != tt.write {
-				t.Errorf("the write: %v", got)
+				t.Errorf("the write: %v; want got = %v", got, tt.write)
 			}
 			if got := r.Serves(tt.who, []string{"ann"}, "node.a"); got != tt.knows {
-				t.Errorf("knows of it: %v", got)
+				t.Errorf("knows of it: %v; want got = %v", got, tt.knows)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestAskedAbout(t *testing.T) {
 	asked := policy.Asked{Principal: ann, Entry: e, InputDigest: "d", Channel: policy.ChannelOperator}
 	_, err := r.Consent(t.Context(), asked)
 	if capability.CodeOf(err) != capability.CodeApprovalRequired {
-		t.Fatal(err)
+		t.Fatalf("%v; want capability.CodeOf(err) = capability.CodeApprovalRequired", err)
 	}
 	about := func(who capability.Principal, digest string) int {
 		t.Helper()
@@ -105,15 +105,16 @@ func TestAskedAbout(t *testing.T) {
 	}
 	approval, _ := capability.AsError(err).Details["approval"].(string)
 	if about(ann, "d") != 1 || about(ann, "e") != 0 || about(capability.Principal{ID: "agent:bob", Role: capability.RoleAgent}, "d") != 0 {
-		t.Error("an open question")
+		t.Error(`an open question; want about(ann, "d") = 1, about(ann, "e") = 0, about(capability.Principal{ID: "agent:bob", ` +
+			`Role: capability.RoleAgent}, "d") = 0`)
 	}
 	if _, _, err := r.Decide(t.Context(), who(capability.RoleOperator), approval, policy.DecideOnce); err != nil {
 		t.Fatal(err)
 	}
 	if about(ann, "d") != 1 {
-		t.Error("a yes")
+		t.Error(`a yes; want about(ann, "d") = 1`)
 	}
 	if _, err := r.Consent(t.Context(), asked); err != nil || about(ann, "d") != 0 {
-		t.Error("a yes that was used", err)
+		t.Errorf(`a yes that was used %v; want no error, about(ann, "d") = 0`, err)
 	}
 }

@@ -117,7 +117,7 @@ func TestDefaultRulesByRoleAndEffect(t *testing.T) {
 		}
 	}
 	if v := r.Authorize(who(capability.RoleAgent), entry(t, capability.Contribution{Effect: "odd"})); v.Consent != policy.ChannelOperator {
-		t.Errorf("an effect nobody knows is not external: %+v", v)
+		t.Errorf("an effect nobody knows is not external: %+v; want v.Consent = policy.ChannelOperator", v)
 	}
 }
 
@@ -190,7 +190,8 @@ func TestSeveralRulesThatMatch(t *testing.T) {
 				}
 			}
 			if p.Labels = nil; strings.Contains(tt.name, "attributes") && r.Authorize(p, e).Permitted {
-				t.Error("the verdict of a principal with labels was given to one without")
+				t.Error("the verdict of a principal with labels was given to one without; want not (strings.Contains(tt.name, " +
+					`"attributes") && r.Authorize(p, e).Permitted)`)
 			}
 		})
 	}
@@ -208,7 +209,7 @@ func TestARuleThatCannotBeReadNamesItsFile(t *testing.T) {
 	} {
 		err := r.SetRules([]policy.Document{good, {Name: "house.cedar", Text: []byte(text)}})
 		if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "house.cedar") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() with "house.cedar"`, name, err)
 		}
 	}
 	if !r.Authorize(who(capability.RoleAdmin), entry(t, capability.Contribution{Effect: capability.EffectAdmin})).Permitted {
@@ -217,7 +218,7 @@ func TestARuleThatCannotBeReadNamesItsFile(t *testing.T) {
 	e := entry(t, capability.Contribution{Effect: capability.EffectAdmin})
 	_ = r.Authorize(who(capability.RoleAdmin), e)
 	if err := r.SetRules(nil); err != nil || r.Authorize(who(capability.RoleAdmin), e).Permitted {
-		t.Errorf("%v: a verdict outlived its rules", err)
+		t.Errorf("%v: a verdict outlived its rules; want no error, r.Authorize(who(capability.RoleAdmin), e).Permitted = false", err)
 	}
 }
 
@@ -235,35 +236,36 @@ func TestTokensFromCradleToGrave(t *testing.T) {
 	got, err := r.Authenticate(value.Reveal())
 	want := capability.Principal{ID: "agent:claude", Role: capability.RoleAgent, Labels: []string{"tenant:a"}, View: "search"}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
+		t.Errorf(`%v %s; want no error, d = ""`, err, d)
 	}
 	_, _, err = r.CreateToken(t.Context(), admin, policy.TokenRequest{Role: capability.RoleAdmin, Name: "claude"})
 	if capability.CodeOf(err) != capability.CodeConflict {
-		t.Errorf("a live name was taken: %v", err)
+		t.Errorf("a live name was taken: %v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	for name, req := range map[string]policy.TokenRequest{
 		"role": {Role: "root"}, "past": {Role: capability.RoleAgent, Expires: -1}, "name": {Role: capability.RoleAgent, Name: "../x"},
 	} {
 		if _, _, err := r.CreateToken(t.Context(), admin, req); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 
 	refused := func(token string) string {
 		_, err := r.Authenticate(token)
 		if capability.CodeOf(err) != capability.CodeUnauthenticated {
-			t.Fatalf("%q: %v", token, err)
+			t.Fatalf("%q: %v; want capability.CodeOf(err) = capability.CodeUnauthenticated", token, err)
 		}
 		return err.Error()
 	}
 	unknown := refused(secret.NewToken('a'))
 	mistyped := refused(value.Reveal() + "x")
 	if none := refused(""); none == unknown || mistyped == unknown || none == mistyped {
-		t.Error("no token, a mistyped one and an unknown one have one answer")
+		t.Errorf("no token, a mistyped one and an unknown one have one answer; got none = %v, mistyped = %v, none = %v; want "+
+			"none other than %v, mistyped other than %v, none other than %v", none, mistyped, none, unknown, unknown, mistyped)
 	}
 	r.at.Add(int64(time.Hour))
 	if got := refused(value.Reveal()); got != unknown {
-		t.Errorf("an expired one: %s", got)
+		t.Errorf("an expired one: %s; want got = %v", got, unknown)
 	}
 	second, value, err := r.CreateToken(t.Context(), admin, policy.TokenRequest{Role: capability.RoleAgent, Name: "claude"})
 	if err != nil {
@@ -273,22 +275,22 @@ func TestTokensFromCradleToGrave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := refused(value.Reveal()); got != unknown {
-		t.Errorf("a revoked one: %s", got)
+		t.Errorf("a revoked one: %s; want got = %v", got, unknown)
 	}
 	if _, err := r.RevokeToken(t.Context(), admin, second.ID); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("revoked twice: %v", err)
+		t.Errorf("revoked twice: %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	all, err := r.Tokens(t.Context())
 	if err != nil || len(all) != 2 || all[0].ID != tok.ID || all[0].Hash == value.Reveal() {
-		t.Errorf("%+v %v", all, err)
+		t.Errorf("%+v %v; want no error, len(all) = 2, all[0].ID = %v, all[0].Hash other than value.Reveal()", all, err, tok.ID)
 	}
 	events, err := r.log.Query(t.Context(), audit.Query{})
 	if err != nil || len(events) != 3 {
-		t.Errorf("%d records, %v", len(events), err)
+		t.Errorf("%d records, %v; want no error, len(events) = 3", len(events), err)
 	}
 	for _, e := range events {
 		if strings.Contains(string(e), "jct_") {
-			t.Errorf("a token was logged: %s", e)
+			t.Errorf(`a token was logged: %s; want string(e) without "jct_"`, e)
 		}
 	}
 }
@@ -320,14 +322,14 @@ func TestTokensAndGrantsComeBackAfterARestart(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := again.Authenticate(revoked.Reveal()); err == nil {
-		t.Error("a restart revived a revoked token")
+		t.Error("a restart revived a revoked token; want an error")
 	}
 	c, err := again.Consent(t.Context(), policy.Asked{
 		Principal: who(capability.RoleAgent),
 		Entry:     entry(t, capability.Contribution{Effect: capability.EffectWrite}),
 	})
 	if err != nil || c.Grant != g.ID {
-		t.Errorf("%+v %v", c, err)
+		t.Errorf("%+v %v; want no error, c.Grant = %v", c, err, g.ID)
 	}
 }
 
@@ -359,7 +361,7 @@ func TestARevokedTokenIsRefusedAlsoWhenTheStoreCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := p.Authenticate(value.Reveal()); err == nil {
-		t.Error("it still lets in")
+		t.Error("it still lets in; want an error")
 	}
 }
 
@@ -371,10 +373,10 @@ func TestRequireNamesTheRoleAndRecordsTheDenial(t *testing.T) {
 	}
 	err := r.Require(t.Context(), who(capability.RoleAgent), "audit.query", capability.RoleAdmin, capability.RoleOperator)
 	if capability.CodeOf(err) != capability.CodeDenied || !strings.Contains(err.Error(), "admin or operator") {
-		t.Error(err)
+		t.Errorf(`%v; want capability.CodeOf(err) = capability.CodeDenied, err.Error() with "admin or operator"`, err)
 	}
 	lines, err := r.log.Denied(t.Context(), audit.Query{})
 	if err != nil || len(lines) != 1 || !strings.Contains(string(lines[0]), "audit.query") {
-		t.Errorf("%s %v", lines, err)
+		t.Errorf(`%s %v; want no error, len(lines) = 1, string(lines[0]) with "audit.query"`, lines, err)
 	}
 }

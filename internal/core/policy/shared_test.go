@@ -66,7 +66,7 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			}
 			refresh()
 			if _, err := p[1].Authenticate(token.Reveal()); capability.CodeOf(err) != capability.CodeUnauthenticated {
-				t.Errorf("a revoked token: %v", err)
+				t.Errorf("a revoked token: %v; want capability.CodeOf(err) = capability.CodeUnauthenticated", err)
 			}
 
 			// Eight callers on each for one grant of three uses, then for one approval.
@@ -81,7 +81,7 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 						<-start
 						c, err := p[i%2].Consent(t.Context(), asked)
 						if err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
-							t.Error(err)
+							t.Errorf("%v; want not (err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired)", err)
 						}
 						if c != (policy.Consent{}) {
 							won.Add(1)
@@ -98,18 +98,18 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			}
 			refresh()
 			if n := race(); n != 3 {
-				t.Errorf("a grant for 3 uses was used %d times", n)
+				t.Errorf("a grant for 3 uses was used %d times; want n = 3", n)
 			}
 			open, err := p[1].Approvals(t.Context(), policy.ApprovalPending, "", 10)
 			if err != nil || len(open) != 1 {
-				t.Fatalf("16 callers asked %d questions (%v)", len(open), err)
+				t.Fatalf("16 callers asked %d questions (%v); want no error, len(open) = 1", len(open), err)
 			}
 			if _, _, err := p[1].Decide(t.Context(), capability.Principal{ID: "operator:o", Role: capability.RoleOperator}, open[0].ID,
 				policy.DecideOnce); err != nil {
 				t.Fatal(err)
 			}
 			if n := race(); n != 1 {
-				t.Errorf("an approval for once was used %d times", n)
+				t.Errorf("an approval for once was used %d times; want n = 1", n)
 			}
 			// A store that does not answer leaves what was known.
 			_, token, err = p[0].CreateToken(t.Context(), who(capability.RoleAdmin),
@@ -120,7 +120,7 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			refresh()
 			_ = dbs[1].Close()
 			if err := p[1].Refresh(t.Context()); err == nil {
-				t.Error("a closed store was read")
+				t.Error("a closed store was read; want an error")
 			}
 			if _, err := p[1].Authenticate(token.Reveal()); err != nil {
 				t.Error(err)

@@ -158,7 +158,7 @@ func TestWhoWaitsAndWhoGetsIn(t *testing.T) {
 					leave()
 				}
 				if s := l.q.Stats(); s != (queue.Stats{}) {
-					t.Errorf("%+v is left", s)
+					t.Errorf("%+v is left; want s = (queue.Stats{})", s)
 				}
 			})
 		})
@@ -182,14 +182,14 @@ func TestGivingUpGivesUpThePlaceToo(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.Canceled", err)
 		}
 		if _, err := q.Enter(ctx, queue.Job{}); !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.Canceled", err)
 		}
 		leave()
 		if s := q.Stats(); s != (queue.Stats{}) {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v; want s = (queue.Stats{})", s)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 		go func() { closed <- q.Close(t.Context()) }()
 		synctest.Wait()
 		if _, err := q.Enter(t.Context(), queue.Job{}); capability.AsError(err).Reason != "stopping" {
-			t.Error(err)
+			t.Errorf(`%v; want capability.AsError(err).Reason = "stopping"`, err)
 		}
 		select {
 		case <-closed:
@@ -224,7 +224,7 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := other.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.DeadlineExceeded", err)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 		defer mu.Unlock()
 		for key, most := range map[string]int{"": 5, "u" + job.User: 2, "e" + job.Extension: 3, "s" + job.Session: 1} {
 			if now[key] += n; now[key] > most {
-				t.Errorf("%d of %q at once", now[key], key)
+				t.Errorf("%d of %q at once; want now[key] at most %v", now[key], key, most)
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 			leave, err := q.Enter(ctx, job)
 			if err != nil {
 				if !errors.Is(err, context.Canceled) {
-					t.Error(err)
+					t.Errorf("%v; want err is context.Canceled", err)
 				}
 				return
 			}
@@ -272,7 +272,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 	if s := q.Stats(); s != (queue.Stats{}) {
-		t.Errorf("%+v is left", s)
+		t.Errorf("%+v is left; want s = (queue.Stats{})", s)
 	}
 }
 
@@ -283,11 +283,11 @@ func TestPriorities(t *testing.T) {
 		"critical": queue.Critical,
 	} {
 		if got, err := queue.ParsePriority(in); err != nil || got != want {
-			t.Errorf("%q: %d %v", in, got, err)
+			t.Errorf("%q: %d %v; want no error, got = %v", in, got, err, want)
 		}
 	}
 	if _, err := queue.ParsePriority("urgent"); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -302,10 +302,10 @@ func TestRates(t *testing.T) {
 		}
 	}
 	if err := take("u", "x", "a"); err == nil || err.Reason != "rate_limited" || err.RetryAfter != time.Second {
-		t.Fatalf("%+v", err)
+		t.Fatalf(`%+v; want an error, err.Reason = "rate_limited", err.RetryAfter = time.Second`, err)
 	}
 	if err := take("v", "x", "b"); err == nil { // the extension's bucket is empty
-		t.Error("another user gets around the extension's limit")
+		t.Error("another user gets around the extension's limit; want an error")
 	}
 	if err := take("v", "y", "a"); err != nil {
 		t.Error(err)
@@ -315,7 +315,7 @@ func TestRates(t *testing.T) {
 		t.Error(err)
 	}
 	if err := take("u", "z", "a"); err == nil { // the user's bucket is empty
-		t.Error("another extension gets around the user's limit")
+		t.Error("another extension gets around the user's limit; want an error")
 	}
 }
 
@@ -327,11 +327,11 @@ func TestTheCache(t *testing.T) {
 	c.Put("none", []byte("1"), 0)
 	now = now.Add(30 * time.Second)
 	if v, age, ok := c.Get("a"); !ok || string(v) != "1" || age != 30*time.Second {
-		t.Errorf("%s %s %v", v, age, ok)
+		t.Errorf(`%s %s %v; want ok = true, string(v) = "1", age = 30 * time.Second`, v, age, ok)
 	}
 	c.Put("a", []byte("2"), time.Minute)
 	if v, age, ok := c.Get("a"); !ok || string(v) != "2" || age != 0 {
-		t.Errorf("%s %s %v", v, age, ok)
+		t.Errorf(`%s %s %v; want ok = true, string(v) = "2", age = 0`, v, age, ok)
 	}
 	if _, _, ok := c.Get("none"); ok {
 		t.Error("kept without a time")

@@ -94,24 +94,26 @@ func TestWhatPollersAreTold(t *testing.T) {
 				half, err := r.Get(runCaller(), begun.ID)
 				if err != nil || half.Status != tasks.RunRunning || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" ||
 					half.Command != "/x" {
-					t.Errorf("%+v %v", half, err)
+					t.Errorf(`%+v %v; want no error, half.Status = tasks.RunRunning, half.Stage = "EXECUTING", half.Progress = `+
+						`60, half.Message = "half way", half.Command = "/x"`, half, err)
 				}
 				close(e.hold)
 				synctest.Wait()
 				end, err := r.Get(runCaller(), begun.ID)
 				if err != nil || end.Status != tt.status || end.Stage != "DONE" || end.Progress != 100 || end.Ended.IsZero() ||
 					(end.Error == nil) != (tt.fail == nil) {
-					t.Errorf("%+v %v", end, err)
+					t.Errorf(`%+v %v; want no error, end.Status = %v, end.Stage = "DONE", end.Progress = 100, not `+
+						"end.Ended.IsZero(), (end.Error == nil) = (tt.fail == nil)", end, err, tt.status)
 				}
 				if tt.fail == nil && string(end.Result) != e.value {
-					t.Errorf("%s", end.Result)
+					t.Errorf("%s; want not (tt.fail == nil && string(end.Result) != e.value)", end.Result)
 				}
 				if err := r.Cancel(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeConflict {
-					t.Error("a run that is over was cancelled:", err)
+					t.Errorf("a run that is over was cancelled: %v; want capability.CodeOf(err) = capability.CodeConflict", err)
 				}
 				time.Sleep(tasks.RunTTL + time.Second)
 				if _, err := r.Get(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
-					t.Error(err)
+					t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 				}
 				r.Close(t.Context())
 			})
@@ -129,20 +131,20 @@ func TestRunsAreTheirOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := r.Get(ben(), mine.ID); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 		}
 		if err := r.Cancel(ben(), mine.ID); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 		}
 		for who, want := range map[string]int{"runCaller": 1, "ben": 0, "boss": 1} {
 			p := map[string]capability.Principal{"runCaller": runCaller(), "ben": ben(), "boss": boss()}[who]
 			if got := r.List(p, tasks.RunFilter{}); len(got) != want {
-				t.Errorf("%s: %+v", who, got)
+				t.Errorf("%s: %+v; want len(got) = %v", who, got, want)
 			}
 		}
 		for _, f := range []tasks.RunFilter{{Extension: "tools.y"}, {Session: "t"}, {Status: tasks.RunFailed}} {
 			if got := r.List(boss(), f); len(got) != 0 {
-				t.Errorf("%+v: %+v", f, got)
+				t.Errorf("%+v: %+v; want len(got) = 0", f, got)
 			}
 		}
 		if err := r.Cancel(boss(), mine.ID); err != nil {
@@ -150,7 +152,7 @@ func TestRunsAreTheirOwners(t *testing.T) {
 		}
 		synctest.Wait()
 		if got, err := r.Get(runCaller(), mine.ID); err != nil || got.Status != tasks.RunCanceled {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("%+v %v; want no error, got.Status = tasks.RunCanceled", got, err)
 		}
 		r.Close(t.Context())
 	})
@@ -167,7 +169,7 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 			}
 		}
 		if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); capability.AsError(err).Reason != "queue_full" {
-			t.Error(err)
+			t.Errorf(`%v; want capability.AsError(err).Reason = "queue_full"`, err)
 		}
 		// A stop waits for what is under way as long as it may, and ends the rest.
 		stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -179,11 +181,11 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 		}
 		if _, err := r.Start(capability.Invocation{Principal: runCaller()},
 			tasks.RunLabel{}); capability.CodeOf(err) != capability.CodeUnavailable {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 		}
 		for _, one := range r.List(runCaller(), tasks.RunFilter{Limit: 1000}) {
 			if one.Status != tasks.RunCanceled {
-				t.Errorf("%+v", one)
+				t.Errorf("%+v; want one.Status = tasks.RunCanceled", one)
 			}
 		}
 	})
@@ -202,7 +204,7 @@ func TestOldResultsGoFirst(t *testing.T) {
 		t.Errorf("len(r.List(runCaller(), tasks.RunFilter{Limit: 1000})) = %v, want %v", got, 63)
 	}
 	if _, err := r.Get(runCaller(), "run_001"); err == nil {
-		t.Error("the oldest is still there")
+		t.Error("the oldest is still there; want an error")
 	}
 	e.value = "1"
 	for range tasks.MaxEndedRuns + 10 {

@@ -233,16 +233,18 @@ func TestHowTasksEnd(t *testing.T) {
 	} {
 		begun := r.start(t, ann(), tt.action, `{"n":9007199254740993}`)
 		if len(begun.ID) != 36 || begun.State != tasks.Submitted {
-			t.Errorf("%+v", begun)
+			t.Errorf("%+v; want len(begun.ID) = 36, begun.State = tasks.Submitted", begun)
 		}
 		got := r.until(t, begun.ID, tt.want)
 		stored, err := r.Get(t.Context(), "agent:ann", begun.ID)
 		if err != nil || string(got.Result) != tt.result || string(stored.Result) != tt.result || stored.State != tt.want ||
 			capability.CodeOf(asError(stored.Error)) != tt.code || stored.Invocation != "run_x" {
-			t.Errorf("%s: %+v %+v %v", tt.action, got, stored, err)
+			t.Errorf("%s: %+v %+v %v; want no error, string(got.Result) = %v, string(stored.Result) = %v, stored.State = %v, "+
+				`capability.CodeOf(asError(stored.Error)) = %v, stored.Invocation = "run_x"`, tt.action, got, stored, err, tt.result,
+				tt.result, tt.want, tt.code)
 		}
 		if _, err := r.Cancel(t.Context(), "agent:ann", begun.ID); capability.CodeOf(err) != capability.CodeConflict {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 		}
 	}
 }
@@ -260,21 +262,22 @@ func TestQuestionsWaitForAnswers(t *testing.T) {
 	begun := r.start(t, ann(), "ask", `{}`)
 	asked := r.until(t, begun.ID, tasks.InputRequired)
 	if asked.Status != "which?" || len(asked.Requests) != 1 || string(asked.Requests[0].Params) != `{"message":"which?"}` {
-		t.Errorf("%+v", asked)
+		t.Errorf(`%+v; want asked.Status = "which?", len(asked.Requests) = 1, string(asked.Requests[0].Params) = `+
+			`"{\"message\":\"which?\"}"`, asked)
 	}
 	if _, err := r.Answer(t.Context(), capability.Principal{ID: "agent:ben"}, begun.ID, "",
 		json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error("a stranger answered:", err)
+		t.Errorf("a stranger answered: %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	if _, err := r.Answer(t.Context(), ann(), begun.ID, "q9", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`),
 		json.RawMessage(`{"said":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	if end := r.until(t, begun.ID, tasks.Completed); string(end.Result) != `{"action":"accept"}` || len(end.History) != 1 {
-		t.Errorf("%+v", end)
+		t.Errorf(`%+v; want string(end.Result) = "{\"action\":\"accept\"}", len(end.History) = 1`, end)
 	}
 }
 
@@ -297,11 +300,11 @@ func TestApprovals(t *testing.T) {
 			if tt.action == "consent" {
 				waits := r.until(t, begun.ID, tasks.AuthRequired)
 				if waits.Requests[0].Approval != "apr_1" {
-					t.Errorf("%+v", waits)
+					t.Errorf(`%+v; want waits.Requests[0].Approval = "apr_1"`, waits)
 				}
 				if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(
 					err) != capability.CodeConflict {
-					t.Error("the caller answered for the operator:", err)
+					t.Errorf("the caller answered for the operator: %v; want capability.CodeOf( err) = capability.CodeConflict", err)
 				}
 				r.decide(tt.yes)
 				r.Decided()
@@ -317,7 +320,7 @@ func TestApprovals(t *testing.T) {
 			}
 			end := r.until(t, begun.ID, tt.want)
 			if tt.yes && string(end.Result) != `{"a":1}` {
-				t.Errorf("%+v", end)
+				t.Errorf("%+v; want not (tt.yes && string(end.Result) != `{\"a\":1}`)", end)
 			}
 		})
 	}
@@ -330,11 +333,11 @@ func TestCancelling(t *testing.T) {
 		begun := r.start(t, ann(), action, `{}`)
 		r.until(t, begun.ID, in)
 		if _, err := r.Cancel(t.Context(), "agent:ben", begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 		}
 		got, err := r.Cancel(t.Context(), "agent:ann", begun.ID)
 		if err != nil || got.State != tasks.Cancelled || len(got.Requests) != 0 {
-			t.Errorf("%s: %+v %v", action, got, err)
+			t.Errorf("%s: %+v %v; want no error, got.State = tasks.Cancelled, len(got.Requests) = 0", action, got, err)
 		}
 	}
 }
@@ -377,7 +380,7 @@ func TestAllWatchersSeeTheSame(t *testing.T) {
 	defer r.mu.Unlock()
 	for i, kept := range r.kept {
 		if kept.Version != int64(i+1) {
-			t.Errorf("change %d has version %d", i, kept.Version)
+			t.Errorf("change %d has version %d; want kept.Version = int64(i + 1)", i, kept.Version)
 		}
 	}
 }
@@ -387,7 +390,7 @@ func TestProgressIsTheStatus(t *testing.T) {
 	r := newRig(t, nil)
 	begun := r.start(t, ann(), "talk", `{}`)
 	if end := r.until(t, begun.ID, tasks.Completed); end.Status != "" {
-		t.Errorf("%+v", end)
+		t.Errorf(`%+v; want end.Status = ""`, end)
 	}
 }
 
@@ -401,12 +404,12 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if _, err := r.Start(t.Context(), inv, tasks.Options{}); capability.CodeOf(err) != capability.CodeOverloaded {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeOverloaded", err)
 	}
 	inv.Principal.ID, inv.Target.Action = "agent:ben", "ok"
 	if _, err := r.Start(t.Context(), inv, tasks.Options{History: make([]json.RawMessage,
 		tasks.MaxHistory+1)}); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	if _, err := r.Start(t.Context(), inv, tasks.Options{}); err != nil {
 		t.Error("another principal has places of its own:", err)
@@ -421,7 +424,7 @@ func TestOnlyMayBeAskedSoOften(t *testing.T) {
 		r.until(t, r.start(t, ann(), "ask", `{}`).ID, tasks.InputRequired)
 	}
 	if end := r.until(t, r.start(t, ann(), "ask", `{}`).ID, tasks.Failed); end.Error.Reason != "queue_full" {
-		t.Errorf("%+v", end)
+		t.Errorf(`%+v; want end.Error.Reason = "queue_full"`, end)
 	}
 }
 
@@ -431,20 +434,20 @@ func TestATaskCanBeginLater(t *testing.T) {
 	got, err := r.Start(t.Context(), capability.Invocation{Surface: "a2a", Principal: ann()},
 		tasks.Options{Request: &tasks.Request{Key: "capability"}, Status: "which one?"})
 	if err != nil || got.State != tasks.InputRequired {
-		t.Fatalf("%+v %v", got, err)
+		t.Fatalf("%+v %v; want no error, got.State = tasks.InputRequired", got, err)
 	}
 	if _, err := r.Answer(t.Context(), ann(), got.ID, "", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	inv := capability.Invocation{Surface: "a2a", Principal: ann(), Target: capability.Target{Action: "ok"}, Input: json.RawMessage(`[1]`)}
 	if _, err := r.Begin(t.Context(), got.ID, inv); err != nil {
 		t.Fatal(err)
 	}
 	if end := r.until(t, got.ID, tasks.Completed); string(end.Result) != `[1]` {
-		t.Errorf("%+v", end)
+		t.Errorf(`%+v; want string(end.Result) = "[1]"`, end)
 	}
 	if _, err := r.Begin(t.Context(), got.ID, inv); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 }
 
@@ -466,12 +469,13 @@ func TestARestart(t *testing.T) {
 	} {
 		got, err := second.Get(t.Context(), "agent:ann", id)
 		if err != nil || got.State != want || want == tasks.Failed && got.Error.Reason != "interrupted" {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf(`%+v %v; want no error, got.State = %v, not (want == tasks.Failed && got.Error.Reason != "interrupted")`,
+				got, err, want)
 		}
 	}
 	second.decide(true)
 	if end := second.until(t, waits.ID, tasks.Completed); string(end.Result) != `{"kept":1}` {
-		t.Errorf("%+v", end)
+		t.Errorf(`%+v; want string(end.Result) = "{\"kept\":1}"`, end)
 	}
 }
 
@@ -504,13 +508,13 @@ func TestWorkAtAFarSideOutlivesTheProcess(t *testing.T) {
 			return second.engine.resumed == `far/x there {"n":1}`
 		})
 		if got, err := second.Get(t.Context(), ann().ID, works.ID); err != nil || got.State != tasks.Working {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("%+v %v; want no error, got.State = tasks.Working", got, err)
 		}
 		second.engine.mu.Lock()
 		second.engine.away = false
 		second.engine.mu.Unlock()
 		if end := second.until(t, works.ID, tasks.Completed); string(end.Result) != `"resumed"` {
-			t.Errorf("%+v", end)
+			t.Errorf(`%+v; want string(end.Result) = "\"resumed\""`, end)
 		}
 	}
 }
@@ -562,7 +566,7 @@ func TestACallThatBecomesATaskTakesAlongWhereItIs(t *testing.T) {
 			}
 		}
 		if got.Call.Kept != kept {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v; want got.Call.Kept = %v", got, kept)
 		}
 		running.End(invoke.Reply{}, nil)
 		cancel(nil)
@@ -583,7 +587,7 @@ func TestWhoIsKnownOnlyWhilePresentGoesOnThen(t *testing.T) {
 	for range 3 {
 		r.Decided()
 		if got, err := r.Get(t.Context(), ann().ID, waits.ID); err != nil || got.State != tasks.AuthRequired {
-			t.Fatalf("%+v %v", got, err)
+			t.Fatalf("%+v %v; want no error, got.State = tasks.AuthRequired", got, err)
 		}
 	}
 	eventually(t, "it goes on when its owner comes", func() bool {
@@ -605,7 +609,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("never: %s; want not time.Now().After(end)", what)
 		}
 	}
 }
@@ -620,11 +624,11 @@ func TestAStopIsAnInterruption(t *testing.T) {
 	r.Close(now)
 	got, err := r.Get(t.Context(), "agent:ann", works.ID)
 	if err != nil || got.State != tasks.Failed || got.Error.Reason != "interrupted" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.State = tasks.Failed, got.Error.Reason = "interrupted"`, got, err)
 	}
 	if _, err := r.Start(t.Context(), capability.Invocation{Principal: ann()},
 		tasks.Options{}); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 }
 

@@ -55,10 +55,10 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 			}
 			r.Carry(thread{func(q tasks.Request) error {
 				if q.Key != "s1" {
-					t.Errorf("%+v", q)
+					t.Errorf(`%+v; want q.Key = "s1"`, q)
 				}
 				if task := look(); task.State != tasks.Working || len(task.Requests) != 0 {
-					t.Errorf("while it is answered: %+v", task)
+					t.Errorf("while it is answered: %+v; want task.State = tasks.Working, len(task.Requests) = 0", task)
 				}
 				if c.meanwhile != nil {
 					if _, err := r.MoveThread(t.Context(), id, *c.meanwhile); err != nil {
@@ -77,13 +77,13 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 			}
 			task, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`))
 			if !errors.Is(err, c.err) {
-				t.Error(err)
+				t.Errorf("%v; want err is %v", err, c.err)
 			}
 			if err == nil && (task.State != c.state || len(task.Requests) != c.open) {
-				t.Errorf("answered with %+v", task)
+				t.Errorf("answered with %+v; want not (err == nil && (task.State != c.state || len(task.Requests) != c.open))", task)
 			}
 			if task := look(); task.State != c.state || len(task.Requests) != c.open {
-				t.Errorf("%+v", task)
+				t.Errorf("%+v; want task.State = %v, len(task.Requests) = %v", task, c.state, c.open)
 			}
 			if c.open == 0 {
 				if _, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(

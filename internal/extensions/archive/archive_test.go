@@ -107,7 +107,7 @@ func TestHostileNamesAreRefused(t *testing.T) {
 	} {
 		_, err := read(pack(t, tt.files...))
 		if reason(err) != tt.want {
-			t.Errorf("%s: %v", tt.why, err)
+			t.Errorf("%s: %v; want reason(err) = %v", tt.why, err, tt.want)
 		}
 	}
 }
@@ -132,11 +132,11 @@ func TestArchivesThatReadInTwoWaysAreRefused(t *testing.T) {
 		"no name":      change(func(b []byte) []byte { return b[end:] }),
 	} {
 		if _, err := read(data); err == nil {
-			t.Errorf("%s: read", why)
+			t.Errorf("%s: read; want an error", why)
 		}
 	}
 	if _, err := archive.ReadZip(bytes.NewReader(good), archive.MaxBytes+1); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 }
 
@@ -149,10 +149,10 @@ func TestBytesAreCountedAsTheyComeOut(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if _, err := tree.Extract(t.Context(), root(t, dir)); reason(err) != archive.ReasonTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = archive.ReasonTooLarge", err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "bomb")); err != nil || info.Size() > 2<<20 {
-		t.Errorf("%v %v", info, err)
+		t.Errorf("%v %v; want no error, info.Size() at most 2 << 20", info, err)
 	}
 	// A header that understates the size changes nothing.
 	var b bytes.Buffer
@@ -171,17 +171,17 @@ func TestBytesAreCountedAsTheyComeOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tree.Extract(t.Context(), root(t, t.TempDir())); err == nil {
-		t.Error("a lying header was believed")
+		t.Error("a lying header was believed; want an error")
 	}
 	if _, err := tree.ReadFile("bomb", 100); err == nil {
-		t.Error("read beyond the limit")
+		t.Error("read beyond the limit; want an error")
 	}
 	many := make([]file, archive.MaxEntries+1)
 	for i := range many {
 		many[i].name = fmt.Sprintf("f%d", i)
 	}
 	if _, err := read(pack(t, many...)); reason(err) != archive.ReasonTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = archive.ReasonTooLarge", err)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestZipAndFolderGiveTheSameTree(t *testing.T) {
 		}
 		info, err := to.Stat("tools/run")
 		if err != nil || info.Mode() != 0o755 {
-			t.Errorf("%v %v", info.Mode(), err)
+			t.Errorf("%v %v; want no error, info.Mode() = 0o755", info.Mode(), err)
 		}
 		hashes = append(hashes, hash, again)
 	}
@@ -249,7 +249,7 @@ func TestZipAndFolderGiveTheSameTree(t *testing.T) {
 	}
 	_ = os.Symlink("/etc/passwd", filepath.Join(dir, "docs", "link"))
 	if _, err := archive.ReadDir(root(t, dir)); reason(err) != archive.ReasonViolation {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = archive.ReasonViolation", err)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestPackagesHaveTheirShape(t *testing.T) {
 			_, err = tree.Package()
 		}
 		if reason(err) != tt.want {
-			t.Errorf("%s: %v", tt.why, err)
+			t.Errorf("%s: %v; want reason(err) = %v", tt.why, err, tt.want)
 		}
 	}
 }
@@ -289,19 +289,19 @@ func TestExtractionNeverWritesOverOrGoesOnWithoutItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := tree.Extract(ctx, to); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	if err := to.WriteFile("manifest.json", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tree.Extract(t.Context(), to); capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeFailed", err)
 	}
 	if err := tree.Unpack(t.Context(), to); err != nil {
 		t.Error(err)
 	}
 	if _, err := tree.ReadFile("none", 1); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	if sum, err := archive.Digest(strings.NewReader("")); err != nil || !strings.HasPrefix(sum, "e3b0c442") {
 		t.Errorf(`archive.Digest(strings.NewReader("")): err = %v, want nil; sum = %q, want it to begin with "e3b0c442"`, err, sum)
@@ -320,7 +320,7 @@ func FuzzReadZip(f *testing.F) {
 		}
 		for _, m := range tree.Members() {
 			if !fs.ValidPath(m.Path) {
-				t.Fatalf("%q", m.Path)
+				t.Fatalf("%q; want fs.ValidPath(m.Path)", m.Path)
 			}
 		}
 		dir := t.TempDir()
@@ -336,11 +336,11 @@ func FuzzReadZip(f *testing.F) {
 						return
 					}
 				}
-				t.Fatalf("%s, then %s", hash, again)
+				t.Fatalf(`%s, then %s; want not (err == nil && again != hash && !tree.Has("work"))`, hash, again)
 			}
 		}
 		if list, _ := os.ReadDir(dir); len(list) != 1 {
-			t.Fatal("written outside")
+			t.Fatalf("written outside; got len(list) = %v; want len(list) = 1", len(list))
 		}
 	})
 }

@@ -61,10 +61,10 @@ func TestTarFilesFollowTheSameRules(t *testing.T) {
 		_ = os.Mkdir(inside, 0o700)
 		err := archive.UnpackTar(t.Context(), bytes.NewReader(tt.data), int64(len(tt.data)), root(t, inside))
 		if reason(err) != tt.want {
-			t.Errorf("%s: %v", tt.why, err)
+			t.Errorf("%s: %v; want reason(err) = %v", tt.why, err, tt.want)
 		}
 		if list, _ := os.ReadDir(dir); len(list) != 1 {
-			t.Errorf("%s: written outside", tt.why)
+			t.Errorf("%s: written outside; want len(list) = 1", tt.why)
 		}
 		if tt.want == "" {
 			if info, err := os.Stat(filepath.Join(inside, "a", "b")); err != nil || info.Mode() != 0o755 {
@@ -83,7 +83,7 @@ func FuzzUnpackTar(f *testing.F) {
 		_ = os.Mkdir(inside, 0o700)
 		_ = archive.UnpackTar(t.Context(), bytes.NewReader(data), int64(len(data)), root(t, inside))
 		if list, _ := os.ReadDir(dir); len(list) != 1 {
-			t.Fatal("written outside")
+			t.Fatalf("written outside; got len(list) = %v; want len(list) = 1", len(list))
 		}
 	})
 }

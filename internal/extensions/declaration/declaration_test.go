@@ -19,7 +19,7 @@ func parse(t *testing.T, doc string) declaration.Extension {
 	t.Helper()
 	x, diagnostics, err := declaration.Parse([]byte(doc))
 	if err != nil || len(diagnostics) > 0 {
-		t.Fatalf("%v %v", err, diagnostics)
+		t.Fatalf("%v %v; want no error, len(diagnostics) at most 0", err, diagnostics)
 	}
 	return x
 }
@@ -35,7 +35,7 @@ func TestEveryUnknownFieldIsNamedByItsPath(t *testing.T) {
 		{"id":"b","kind":"capability.agent-tool","Title":"case counts","tool":{"name":"t","inputSchema":{"anything":{"goes":true}},"a/b~c":0},"arbitration":{"rank":1,"slott":"memory"}}],
 		"channels":[{"id":"c","dock":{"adapterId":"c","capabilities":{"polls":true,"pols":true}}}]}`))
 	if err != nil || len(x.Contributions) != 2 {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, len(x.Contributions) = 2", err)
 	}
 	want := []string{
 		"/channels/0/dock/capabilities/pols", "/colour", "/contributions/0/provider/instances/1/availability/mood", "/contributions/1/Title",
@@ -89,17 +89,17 @@ func TestParseIsStrict(t *testing.T) {
 		"dock":       one(`{"id":"a","kind":"k","adapter":{"dock":{"adapterId":"a","textChunkLimit":-1}}}`),
 	} {
 		if _, _, err := declaration.Parse([]byte(doc)); capability.AsError(err) == nil || capability.AsError(err).Reason != "invalid_manifest" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.AsError(err) not nil, capability.AsError(err).Reason = "invalid_manifest"`, name, err)
 		}
 	}
 	if _, _, err := declaration.Parse(make([]byte, declaration.MaxBytes+1)); capability.AsError(err).Code != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.AsError(err).Code = capability.CodeTooLarge", err)
 	}
 	x := declaration.Extension{ID: "x", Contributions: []declaration.Contribution{
 		{ID: "a", Kind: "k", Actions: make([]capability.Action, 257)},
 	}}
 	if x.Check() == nil {
-		t.Error("257 actions")
+		t.Error("257 actions; want x.Check() not nil")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestTextIsCleaned(t *testing.T) {
 	}
 	c := x.Module().Contributions[0]
 	if c.Title != "ab" || c.Description != strings.Repeat("ü", 1024) {
-		t.Errorf("%q, %d bytes", c.Title, len(c.Description))
+		t.Errorf(`%q, %d bytes; want c.Title = "ab", c.Description = strings.Repeat("ü", 1024)`, c.Title, len(c.Description))
 	}
 }
 
@@ -162,12 +162,13 @@ func TestImportTable(t *testing.T) {
 	for _, word := range words {
 		in, known := declaration.ActionOf(word)
 		if !known {
-			t.Errorf("%s is not known", word)
+			t.Errorf("%s is not known; want known = true", word)
 		}
 		row, ok := actions.Lookup(in.Action)
 		if !ok {
 			if !slices.Contains([]string{"x-follow", "x-unfollow", "x-repost", "x-unrepost"}, word) {
-				t.Errorf("%s means %q", word, in.Action)
+				t.Errorf(`%s means %q; want []string{"x-follow", "x-unfollow", "x-repost", "x-unrepost"} with %v`,
+					word, in.Action, word)
 			}
 			continue
 		}
@@ -182,7 +183,8 @@ func TestImportTable(t *testing.T) {
 		for name, value := range in.Args {
 			p, ok := schema.Properties[name]
 			if !ok || len(p.Enum) > 0 && !slices.Contains(p.Enum, value) {
-				t.Errorf("%s: %s has no %s=%v", word, in.Action, name, value)
+				t.Errorf("%s: %s has no %s=%v; want ok = true, not (len(p.Enum) > 0 && !slices.Contains(p.Enum, value))",
+					word, in.Action, name, value)
 			}
 		}
 	}
@@ -226,7 +228,7 @@ func TestReloadNeeded(t *testing.T) {
 		"channels.slack.ui.theme": true, "b.c": false, "": false,
 	} {
 		if got := r.Needed(key); got != want {
-			t.Errorf("%s: %v", key, got)
+			t.Errorf("%s: %v; want got = %v", key, got, want)
 		}
 	}
 	if (*declaration.Reload)(nil).Needed("x") {

@@ -37,7 +37,7 @@ func TestTheHighestEffectCounts(t *testing.T) {
 		{capability.EffectExternal, []string{"read", "it is not known"}},
 	} {
 		if got := declaration.PermissionsEffect(tt.names); got != tt.want {
-			t.Errorf("%v: %s", tt.names, got)
+			t.Errorf("%v: %s; want got = %v", tt.names, got, tt.want)
 		}
 	}
 	for _, name := range []string{"exec", "exec.interpreter", "builtin.exec", "network", "network.raw", "browser"} {
@@ -85,7 +85,7 @@ func TestWhatARunnerNeeds(t *testing.T) {
 		}
 		for _, name := range got {
 			if _, ok := declaration.LookupPermission(name); !ok {
-				t.Errorf("%s needs %s, which is not a permission", tt.runner, name)
+				t.Errorf("%s needs %s, which is not a permission; want ok = true", tt.runner, name)
 			}
 		}
 	}

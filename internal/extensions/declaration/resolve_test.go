@@ -145,7 +145,8 @@ func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 		r := declaration.Resolve(order, nil)
 		if len(r.Failed) > 0 || len(r.Conflicts) > 0 || len(r.Extensions) != 1 || r.Extensions[0].Version != "1" || !r.Extensions[0].Active() ||
 			len(r.Refused) != 1 {
-			t.Errorf("%+v", r)
+			t.Errorf("%+v; want len(r.Failed) at most 0, len(r.Conflicts) at most 0, len(r.Extensions) = 1, "+
+				`r.Extensions[0].Version = "1", r.Extensions[0].Active(), len(r.Refused) = 1`, r)
 		}
 	}
 	if r := declaration.Resolve([]declaration.Extension{second}, nil); r.Extensions[0].Active() {

@@ -25,7 +25,7 @@ func TestPlainDocumentsBecomeJSON(t *testing.T) {
 	} {
 		got, err := declaration.YAMLToJSON([]byte(in), "why")
 		if err != nil || string(got) != want {
-			t.Errorf("%q: %s %v", in, got, err)
+			t.Errorf("%q: %s %v; want no error, string(got) = %v", in, got, err, want)
 		}
 	}
 }
@@ -60,7 +60,8 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		_, err := declaration.YAMLToJSON([]byte(in), "why")
 		if e := capability.AsError(err); e == nil || e.Reason != "why" || e.Code != capability.CodeInvalidInput &&
 			e.Code != capability.CodeTooLarge {
-			t.Errorf("%s: %v", why, err)
+			t.Errorf(`%s: %v; want e not nil, e.Reason = "why", not (e.Code != capability.CodeInvalidInput && e.Code != `+
+				"capability.CodeTooLarge)", why, err)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func FuzzToJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := declaration.YAMLToJSON(data, "why")
 		if err == nil && !jsonx.Valid(doc) {
-			t.Fatalf("%q", doc)
+			t.Fatalf("%q; want not (err == nil && !jsonx.Valid(doc))", doc)
 		}
 	})
 }

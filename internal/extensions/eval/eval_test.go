@@ -20,7 +20,7 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(scenarios) != 81 {
-		t.Errorf("%d scenarios", len(scenarios))
+		t.Errorf("%d scenarios; want len(scenarios) = 81", len(scenarios))
 	}
 	for _, s := range scenarios {
 		t.Run(s.ID, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) {
 				}
 			})
 			if err != nil || n != 3*len(s.Ask) {
-				t.Errorf("%d answers: %v", n, err)
+				t.Errorf("%d answers: %v; want no error, n = 3 * len(s.Ask)", n, err)
 			}
 		})
 	}

@@ -73,17 +73,19 @@ func TestParityOfThePilots(t *testing.T) {
 					t.Fatalf("fixture %s: %v", row.Fixture, err)
 				}
 				if !slices.Contains(meanings(t, x, row.By), row.Is) {
-					t.Errorf("%s is %s no more: %s is %v", row.Old, row.Is, row.By, meanings(t, x, row.By))
+					t.Errorf("%s is %s no more: %s is %v; want meanings(t, x, row.By) with %v",
+						row.Old, row.Is, row.By, meanings(t, x, row.By), row.Is)
 				}
 				if in, known := declaration.ActionOf(row.Old); row.AdapterWord && (!known || string(in.Action) != row.Is) {
-					t.Errorf("the import table reads %s as %q", row.Old, in.Action)
+					t.Errorf("the import table reads %s as %q; want not (row.AdapterWord && (!known || string(in.Action) != row.Is))",
+						row.Old, in.Action)
 				}
 				if len(row.Scenarios) == 0 {
-					t.Errorf("nothing shows %s", row.Old)
+					t.Errorf("nothing shows %s; want len(row.Scenarios) other than 0", row.Old)
 				}
 				for _, id := range row.Scenarios {
 					if !scenarios[id] && !running.MatchString(id) {
-						t.Errorf("%s: there is no scenario %s", row.Old, id)
+						t.Errorf("%s: there is no scenario %s; want not (!scenarios[id] && !running.MatchString(id))", row.Old, id)
 					}
 				}
 			}

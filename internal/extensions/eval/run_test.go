@@ -38,10 +38,11 @@ func TestRunFilesPrintsALineForEachAskAndOrder(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if got := lines[:6]; strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%s", strings.Join(got, "\n"))
+		t.Errorf(`%s; want strings.Join(got, "\n") = strings.Join(want, "\n")`, strings.Join(got, "\n"))
 	}
 	if len(lines) != 15 || lines[14] != `{"id":"T","index":0,"order":"rotated","ok":false,"got":[]}` {
-		t.Errorf("%d lines, %s", len(lines), lines[len(lines)-1])
+		t.Errorf("%d lines, %s; want len(lines) = 15, lines[14] = "+
+			`"{\"id\":\"T\",\"index\":0,\"order\":\"rotated\",\"ok\":false,\"got\":[]}"`, len(lines), lines[len(lines)-1])
 	}
 }
 
@@ -74,17 +75,17 @@ func TestErrorsSayWhere(t *testing.T) {
 			t.Parallel()
 			ok, err := eval.RunFiles(eval.Fixtures{}, []eval.File{{Name: "f.json", Data: c.file}}, new(bytes.Buffer))
 			if err == nil || ok {
-				t.Fatal("no error")
+				t.Fatal("no error; want an error, ok = false")
 			}
 			for _, word := range strings.Fields(c.words) {
 				if !strings.Contains(err.Error(), word) {
-					t.Errorf("%q is missing in: %s", word, err)
+					t.Errorf("%q is missing in: %s; want err.Error() with %v", word, err, word)
 				}
 			}
 		})
 	}
 	if _, err := eval.ParseFixtures([]byte(`{"extension":{}}`)); err == nil {
-		t.Error("fixtures with an unknown field")
+		t.Error("fixtures with an unknown field; want an error")
 	}
 }
 
@@ -93,7 +94,7 @@ func TestAFullPipeIsAnError(t *testing.T) {
 	full := errors.New("full")
 	if _, err := eval.RunFiles(eval.Fixtures{}, []eval.File{{Name: "f", Data: scenario(`"ask":[{"op":"boot"}]`)}},
 		writer(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
-		t.Error(err)
+		t.Errorf("%v; want err is %v", err, full)
 	}
 }
 

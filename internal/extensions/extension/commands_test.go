@@ -140,7 +140,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	} {
 		_, _, err := extension.ParseCommands([]byte(tt.doc))
 		if e := capability.AsError(err); e == nil || e.Reason != tt.want || e.Code != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", why, err)
+			t.Errorf("%s: %v; want e not nil, e.Reason = %v, e.Code = capability.CodeInvalidInput", why, err, tt.want)
 		}
 	}
 }
@@ -152,13 +152,13 @@ func FuzzParse(f *testing.F) {
 		list, _, err := extension.ParseCommands(data)
 		if err != nil {
 			if e := capability.AsError(err); e.Reason == "" {
-				t.Fatal(err)
+				t.Fatalf(`%v; want e.Reason other than ""`, err)
 			}
 			return
 		}
 		for i := range list {
 			if !extension.ValidCommandName(list[i].Name) || len(list[i].Actions) == 0 {
-				t.Fatalf("%+v", list[i])
+				t.Fatalf("%+v; want extension.ValidCommandName(list[i].Name), len(list[i].Actions) other than 0", list[i])
 			}
 		}
 	})

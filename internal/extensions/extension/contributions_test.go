@@ -34,7 +34,7 @@ func tools(t *testing.T, x declaration.Extension) (names []string) {
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) > 0 {
-		t.Errorf("the catalog rejects %v", rejected)
+		t.Errorf("the catalog rejects %v; want len(rejected) at most 0", rejected)
 	}
 	for a := range compile.New(c).Compile(&capability.Context{}).Actions() {
 		names = append(names, a.Name)

@@ -82,7 +82,8 @@ func TestTheSmallExamplesAreRead(t *testing.T) {
 	}
 	if c := hello.Commands[0]; c.Name != "/hello" || c.Runner != "exec.entrypoint" || c.Actions[0].ID != "default" ||
 		c.Actions[0].Entrypoint != "scripts/hello" || len(hello.Warnings) != 3 {
-		t.Errorf("%+v %q", c, hello.Warnings)
+		t.Errorf(`%+v %q; want c.Name = "/hello", c.Runner = "exec.entrypoint", c.Actions[0].ID = "default", `+
+			`c.Actions[0].Entrypoint = "scripts/hello", len(hello.Warnings) = 3`, c, hello.Warnings)
 	}
 	strict := rules()
 	strict.Strict, strict.NoExternalBins = true, true
@@ -91,7 +92,8 @@ func TestTheSmallExamplesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := test.Commands[0]; len(test.Commands) != 1 || len(c.Actions) != 2 || c.Actions[1].TimeoutSec != 10 || c.Permissions[0] != "exec" {
-		t.Errorf("%+v", test.Commands)
+		t.Errorf(`%+v; want len(test.Commands) = 1, len(c.Actions) = 2, c.Actions[1].TimeoutSec = 10, c.Permissions[0] = "exec"`,
+			test.Commands)
 	}
 }
 
@@ -216,7 +218,7 @@ func TestManifests(t *testing.T) {
 		_, err := extension.Read(with(t, minimal(), members), rules())
 		if len(members) > 100<<10 {
 			if capability.CodeOf(err) != capability.CodeTooLarge {
-				t.Error("a long manifest")
+				t.Error("a long manifest; want capability.CodeOf(err) = capability.CodeTooLarge")
 			}
 			continue
 		}
@@ -225,18 +227,18 @@ func TestManifests(t *testing.T) {
 			got = capability.AsError(err).Reason
 		}
 		if got != want {
-			t.Errorf("%.150s: %v", members, err)
+			t.Errorf("%.150s: %v; want got = %v", members, err, want)
 		}
 	}
 	twice := minimal()
 	twice["manifest.json"] = strings.Replace(twice["manifest.json"], `"name":"n"`, `"name":"n","name":"m"`, 1)
 	if _, err := extension.Read(twice, rules()); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	strict := rules()
 	strict.Strict = true
 	if _, err := extension.Read(with(t, minimal(), `{"unknown":1}`), strict); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -271,14 +273,14 @@ func TestPartsOfAPackage(t *testing.T) {
 		}
 		_, err := extension.Read(f, rules())
 		if err == nil || capability.AsError(err).Reason != tt.want {
-			t.Errorf("%s: %v", tt.why, err)
+			t.Errorf("%s: %v; want an error, capability.AsError(err).Reason = %v", tt.why, err, tt.want)
 		}
 	}
 	f := minimal()
 	f["commands.yaml"] = f["commands/commands.yaml"]
 	delete(f, "commands/commands.yaml")
 	if p, err := extension.Read(f, rules()); err != nil || len(p.Warnings) != 1 {
-		t.Error(err)
+		t.Errorf("%v; want no error, len(p.Warnings) = 1", err)
 	}
 }
 
@@ -293,7 +295,8 @@ func TestFormBJoinsTheCommands(t *testing.T) {
 	}
 	if b, c := p.Commands[0], p.Commands[1]; b.Actions[0].TimeoutSec != 9 || b.Permissions[0] != "network" || c.Name != "/c" ||
 		c.Actions[0].Command != "git log {n}" || c.Summary != "Log" {
-		t.Errorf("%+v", p.Commands)
+		t.Errorf(`%+v; want b.Actions[0].TimeoutSec = 9, b.Permissions[0] = "network", c.Name = "/c", c.Actions[0].Command = `+
+			`"git log {n}", c.Summary = "Log"`, p.Commands)
 	}
 }
 
@@ -324,14 +327,14 @@ func TestRuntimePolicy(t *testing.T) {
 		`{"runtime":"declarative","external_bins":[]}`: extension.PolicyCompliant,
 	} {
 		if got := extension.RuntimePolicy([]byte(doc)); got != want {
-			t.Errorf("%s: %s", doc, got)
+			t.Errorf("%s: %s; want got = %v", doc, got, want)
 		}
 	}
 	on := rules()
 	on.NoExternalBins = true
 	if _, err := extension.Read(minimal(), on); err == nil || capability.AsError(
 		err).Details["policy_code"] != "POLICY_RUNTIME_FIELD_MISSING" {
-		t.Error(err)
+		t.Errorf(`%v; want an error, capability.AsError( err).Details["policy_code"] = "POLICY_RUNTIME_FIELD_MISSING"`, err)
 	}
 }
 
@@ -345,7 +348,7 @@ func TestVersionsAreOrdered(t *testing.T) {
 		for j, b := range list {
 			got := extension.CompareVersions(a, b)
 			if (got < 0) != (i < j) || (got > 0) != (i > j) {
-				t.Errorf("%s, %s: %d", a, b, got)
+				t.Errorf("%s, %s: %d; want (got < 0) = (i < j), (got > 0) = (i > j)", a, b, got)
 			}
 		}
 	}
@@ -361,10 +364,10 @@ func FuzzParseManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, _, err := extension.ParseManifest(data)
 		if err == nil && (!extension.ValidID(m.ID) || len(m.Capabilities) == 0) {
-			t.Fatalf("%+v", m)
+			t.Fatalf("%+v; want not (err == nil && (!extension.ValidID(m.ID) || len(m.Capabilities) == 0))", m)
 		}
 		if err != nil && capability.AsError(err).Reason == "" {
-			t.Fatal(err)
+			t.Fatalf(`%v; want not (err != nil && capability.AsError(err).Reason == "")`, err)
 		}
 	})
 }
@@ -392,7 +395,8 @@ func TestScriptsAreFound(t *testing.T) {
 		a := p.Commands[0].Actions[0]
 		if hashed := tt.want == "" && a.ScriptSHA256 == "" || tt.want != "" && len(a.ScriptSHA256) == 64; a.Script != tt.want &&
 			tt.runner != "builtin" || !hashed {
-			t.Errorf("%+v: %q %q", tt, a.Script, a.ScriptSHA256)
+			t.Errorf(`%+v: %q %q; want not (a.Script != tt.want && tt.runner != "builtin"), hashed = true`,
+				tt, a.Script, a.ScriptSHA256)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func FuzzExtension(f *testing.F) {
 		}
 		for runtime, reason := range c.Snapshot().Rejected() {
 			if reason != "invalid_schema" {
-				t.Fatalf("%s is rejected: %s", runtime, reason)
+				t.Fatalf(`%s is rejected: %s; want reason = "invalid_schema"`, runtime, reason)
 			}
 		}
 		compile.New(c).Compile(&capability.Context{})

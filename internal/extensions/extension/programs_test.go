@@ -56,7 +56,8 @@ func TestProgramsAreThoseThatCommandsRun(t *testing.T) {
 		}
 		if said := strings.Join(p.Warnings, "\n"); c.warning == "" && strings.Contains(said, "external_bins") ||
 			!strings.Contains(said, c.warning) {
-			t.Errorf("%s: %q", name, said)
+			t.Errorf(`%s: %q; want not (c.warning == "" && strings.Contains(said, "external_bins")), said with %v`,
+				name, said, c.warning)
 		}
 	}
 }
@@ -72,6 +73,6 @@ func TestTheRuntimePolicyLooksAtCommands(t *testing.T) {
 	}
 	f["commands/commands.yaml"] = "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: exec.curl}]}]"
 	if _, err := extension.Read(f, on); err == nil || capability.AsError(err).Details["policy_code"] != "POLICY_EXTERNAL_BINARY_FORBIDDEN" {
-		t.Error(err)
+		t.Errorf(`%v; want an error, capability.AsError(err).Details["policy_code"] = "POLICY_EXTERNAL_BINARY_FORBIDDEN"`, err)
 	}
 }

@@ -38,11 +38,11 @@ func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 		t.Errorf("package = %+v, want /httpcheck, 2 steps, 2 hosts; diff (-want +got):\n%s", p, d)
 	}
 	if _, err := extension.Scaffold(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	for _, bad := range []string{"", "..", "../x", "a/b", "core.x", "a.1", "a b", "help"} {
 		if _, err := extension.Scaffold(dir, bad, operator.ReservedCommand); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestAPackageCannotWriteOurLines(t *testing.T) {
 	s := extension.NewScreen(p, treeHash, "folder", "T3", nil)
 	text := s.Text()
 	if n := strings.Count(text, "\nIt may\n"); n != 1 || strings.ContainsAny(text, "\x1b\u202e") {
-		t.Errorf("%d\n%s", n, text)
+		t.Errorf("%d\n%s\nwant n = 1, text without any of \"\\x1b\\u202e\"", n, text)
 	}
 }
 

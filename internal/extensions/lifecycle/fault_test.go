@@ -169,26 +169,28 @@ func TestEveryFaultLeavesTheOldOrTheNew(t *testing.T) {
 						}
 						// After the change is done, a leftover in the trash may wait for the next start.
 						if d := cmp.Diff(without(want), without(r.state())); d != "" && err != nil {
-							t.Errorf("%s, at once: %s", at, d)
+							t.Errorf(`%s, at once: %s; want not (d != "" && err != nil)`, at, d)
 						}
 					}
 					r.open()
 					got := r.state()
 					if without(got) != without(old) && without(got) != without(fresh) {
-						t.Errorf("%s: neither old nor new\n%s", at, cmp.Diff(without(old), without(got)))
+						t.Errorf("%s: neither old nor new\n%s\nwant not (without(got) != without(old) && without(got) != without(fresh))",
+							at, cmp.Diff(without(old), without(got)))
 					}
 					if !kill && err != nil && without(got) != without(old) {
-						t.Errorf("%s: it failed and is not the old", at)
+						t.Errorf("%s: it failed and is not the old; want not (!kill && err != nil && without(got) != without(old))", at)
 					}
 					if !kill && err == nil && without(got) != without(fresh) {
-						t.Errorf("%s: it succeeded and is not the new: %s", at, cmp.Diff(fresh, got))
+						t.Errorf("%s: it succeeded and is not the new: %s; want not (!kill && err == nil && without(got) != "+
+							"without(fresh))", at, cmp.Diff(fresh, got))
 					}
 					// And it can be done now.
 					if without(got) == without(old) {
 						if err := s.change(r); err != nil {
 							t.Errorf("%s, again: %v", at, err)
 						} else if d := cmp.Diff(without(fresh), without(r.state())); d != "" {
-							t.Errorf("%s, again: %s", at, d)
+							t.Errorf(`%s, again: %s; want d = ""`, at, d)
 						}
 					}
 				}
@@ -234,7 +236,8 @@ func TestRepairItselfMayBeInterrupted(t *testing.T) {
 					r.Manager = nil
 					r.open()
 					if got := r.state(); without(got) != without(old) && without(got) != without(fresh) {
-						t.Errorf("killed at %s, then at point %d of the repair: %s", points[n-1], again, cmp.Diff(without(old), without(got)))
+						t.Errorf("killed at %s, then at point %d of the repair: %s; want not (without(got) != without(old) && "+
+							"without(got) != without(fresh))", points[n-1], again, cmp.Diff(without(old), without(got)))
 					}
 				}
 			}

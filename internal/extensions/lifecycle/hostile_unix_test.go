@@ -29,7 +29,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 	}
 	r.must(r.install(sample("2.0.0"), lifecycle.Options{}))
 	if _, err := os.Lstat(filepath.Join(work, "pipe")); err == nil {
-		t.Error("a pipe was copied")
+		t.Error("a pipe was copied; want an error")
 	}
 	if info, err := os.Lstat(filepath.Join(work, "file")); err != nil || info.Mode().Type() != os.ModeSymlink {
 		t.Errorf("Lstat = %v, %v; want a symbolic link", info, err)
@@ -41,7 +41,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Error(err)
 	}
 	if data, err := os.ReadFile(precious); string(data) != "p" {
-		t.Error(err)
+		t.Errorf(`%v; want string(data) = "p"`, err)
 	}
 	// The working folder itself may have been made a link to another's.
 	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.other"), lifecycle.Options{}))
@@ -53,7 +53,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rec, err := r.install(sample("2.0.0"), lifecycle.Options{}); err == nil || r.row("tools.sample").Version != "1.0.0" {
-		t.Error("a link was followed", rec)
+		t.Errorf(`a link was followed %v; want an error, r.row("tools.sample").Version = "1.0.0"`, rec)
 	}
 	if _, err := r.SetConfig(t.Context(), admin(), "tools.sample", []byte(`{"x":1}`)); err != nil {
 		t.Error(err)

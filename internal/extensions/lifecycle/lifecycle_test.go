@@ -34,7 +34,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
 	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != lifecycle.Completed || rec.Progress != 100 ||
 		rec.Extension != "tools.sample" {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want d = "", rec.Status = lifecycle.Completed, rec.Progress = 100, rec.Extension = "tools.sample"`, rec)
 	}
 	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != lifecycle.Completed {
 		t.Errorf("r.Record(t.Context(), rec.ID): err = %v, want nil; again.Status = %q, want lifecycle.Completed", err, again.Status)
@@ -45,16 +45,17 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
 	screen, ok := capability.AsError(err).Details["screen"].(extension.Screen)
 	if capability.CodeOf(err) != capability.CodeApprovalRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
-		t.Fatal(err)
+		t.Fatalf(`%v; want capability.CodeOf(err) = capability.CodeApprovalRequired, ok = true, screen.Text() with "runs its tool"`,
+			err)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
 		lifecycle.Answer{TreeHash: strings.Repeat("0", 64)}); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
 		lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.none"}}); capability.CodeOf(
 		err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf( err) = capability.CodeInvalidInput", err)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "Tools.Sample",
 		lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.look"}}); err != nil {
@@ -71,7 +72,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	}
 	// Once said is said; more is asked for again.
 	if _, err := r.Disable(t.Context(), admin(), "tools.sample", true); err != nil || len(r.runs.stopped) != 1 {
-		t.Error(err)
+		t.Errorf("%v; want no error, len(r.runs.stopped) = 1", err)
 	}
 	if x, ok := r.View().Find("tools.sample"); !ok || x.Enabled {
 		t.Error("it is enabled still")
@@ -99,7 +100,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := r.Icon("tools.sample"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -140,7 +141,8 @@ func TestFolderZipAndAddressInstallTheSame(t *testing.T) {
 	} {
 		rec, err := r.Install(t.Context(), admin(), tt.src, lifecycle.Options{})
 		if capability.CodeOf(err) != tt.want || rec.Status != lifecycle.Failed || rec.Code == "" || rec.FailedStep == "" {
-			t.Errorf("%+v: %v %+v", tt.src, err, rec)
+			t.Errorf(`%+v: %v %+v; want capability.CodeOf(err) = %v, rec.Status = lifecycle.Failed, rec.Code other than "", `+
+				`rec.FailedStep other than ""`, tt.src, err, rec, tt.want)
 		}
 	}
 	if d := cmp.Diff("file .staging drwx------ \nfile .trash drwx------ ", strings.Join(strings.Split(r.state(), "\n")[1:3], "\n")); d != "" {
@@ -154,19 +156,19 @@ func TestUpgrades(t *testing.T) {
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
 	r.enable("tools.sample")
 	if rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{})); rec.Step != "nothing to do" || len(rec.Steps) != 0 {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.Step = "nothing to do", len(rec.Steps) = 0`, rec)
 	}
 	if err := os.WriteFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if rec := r.must(r.install(sample("1.1.0"), lifecycle.Options{})); rec.Operation != lifecycle.OpUpgrade || !r.row("tools.sample").Enabled {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.Operation = lifecycle.OpUpgrade, r.row("tools.sample").Enabled = true`, rec)
 	}
 	if data, err := os.ReadFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine")); string(data) != "mine" {
-		t.Error(err)
+		t.Errorf(`%v; want string(data) = "mine"`, err)
 	}
 	if _, err := r.install(sample("1.0.0"), lifecycle.Options{}); reason(err) != lifecycle.ReasonVersion {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = lifecycle.ReasonVersion", err)
 	}
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{Force: true}))
 	more := sample("1.2.0").with("commands/commands.yaml", "id: look,", "id: look, agentVisible: true,")
@@ -179,7 +181,7 @@ func TestUpgrades(t *testing.T) {
 	}
 	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
 	if capability.CodeOf(err) != capability.CodeApprovalRequired {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeApprovalRequired", err)
 	}
 	if config, err := r.Config(t.Context(), "tools.sample"); err != nil || string(config) != `{"mode":"1.0.0"}` {
 		t.Errorf("r.Config(t.Context(), \"tools.sample\"): err = %v, want nil; string(config) = %q, want \"{\\\"mode\\\":\\\"1.0.0\\\"}\"",
@@ -187,7 +189,7 @@ func TestUpgrades(t *testing.T) {
 	}
 	if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.Sample"),
 		lifecycle.Options{}); reason(err) != "registration_conflict" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "registration_conflict"`, err)
 	}
 	if !has(r.log.take(), "extension_upgraded tools.sample") {
 		t.Error("no record")
@@ -222,22 +224,24 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 	} {
 		rec, err := r.install(tt.files, lifecycle.Options{})
 		if reason(err) != tt.want || rec.Status != lifecycle.Failed || rec.Code != tt.want || rec.Error == "" {
-			t.Errorf("%s: %v %+v", why, err, rec)
+			t.Errorf(`%s: %v %+v; want reason(err) = %v, rec.Status = lifecycle.Failed, rec.Code = %v, rec.Error other than ""`,
+				why, err, rec, tt.want, tt.want)
 		}
 		if d := cmp.Diff(before, r.state()); d != "" {
-			t.Errorf("%s: %s", why, d)
+			t.Errorf(`%s: %s; want d = ""`, why, d)
 		}
 		events := r.log.take()
 		if !has(events, "extension_install_failed") || has(events, "security_violation") != (tt.want == "security_violation") {
-			t.Errorf("%s: %v", why, events)
+			t.Errorf(`%s: %v; want has(events, "extension_install_failed"), has(events, "security_violation") = (tt.want == `+
+				`"security_violation")`, why, events)
 		}
 	}
 	if rec, _ := r.install(sample("1.0.0").with("install/plan.yaml", "write two", "fail"), lifecycle.Options{}); rec.FailedStep != "two" ||
 		rec.Steps[1] != "set" {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.FailedStep = "two", rec.Steps[1] = "set"`, rec)
 	}
 	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: "inst_none"}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	rec, err := r.Begin(t.Context())
 	if err != nil {
@@ -248,7 +252,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 	}
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}))
 	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 }
 
@@ -267,11 +271,11 @@ func TestAPackageThatWasChangedDoesNotRun(t *testing.T) {
 		t.Error("it runs")
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); reason(err) != lifecycle.ReasonChanged {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = lifecycle.ReasonChanged", err)
 	}
 	// Installing the same again repairs it.
 	if rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{})); rec.Step == "nothing to do" {
-		t.Error("nothing was mended")
+		t.Errorf(`nothing was mended; got rec.Step = %q; want rec.Step other than "nothing to do"`, rec.Step)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); err != nil {
 		t.Error(err)
@@ -297,7 +301,7 @@ func TestTheSandboxMustReachTheTier(t *testing.T) {
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
 		lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "sandbox_unavailable"`, err)
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
 		t.Fatal(err)
@@ -338,7 +342,7 @@ func TestRemovals(t *testing.T) {
 	r.enable("tools.sample")
 	before := r.state()
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{Strict: true}); reason(err) != "command_failed" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "command_failed"`, err)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
@@ -357,7 +361,7 @@ func TestRemovals(t *testing.T) {
 		t.Error("a link was followed")
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	// What is damaged can be removed too.
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
@@ -411,12 +415,12 @@ func TestTwoChangesOfOneExtensionNeverOverlap(t *testing.T) {
 		second(r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage("{}"))),
 	} {
 		if reason(err) != lifecycle.ReasonBusy {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = lifecycle.ReasonBusy", err)
 		}
 	}
 	close(leave)
 	if err := <-done; err != nil || r.row("tools.sample").Version != "2.0.0" {
-		t.Error(err)
+		t.Errorf(`%v; want no error, r.row("tools.sample").Version = "2.0.0"`, err)
 	}
 }
 
@@ -514,7 +518,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("err = %v, want nil; string(shown) = %q, want \"{\\\"n\\\":1,\\\"token\\\":\\\"***\\\"}\"", err, string(shown))
 	}
 	if _, err := os.Stat(filepath.Join(r.home, "outside")); err == nil {
-		t.Error("a link was followed")
+		t.Error("a link was followed; want an error")
 	}
 	if data, err := os.ReadFile(copied); string(data) != `{"n":1}` {
 		t.Errorf("os.ReadFile(copied): string(data) = %q, want \"{\\\"n\\\":1}\"; err = %v", string(data), err)
@@ -527,7 +531,7 @@ func TestSettings(t *testing.T) {
 			string(raw), err)
 	}
 	if _, err := r.Config(t.Context(), "tools.none"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -555,7 +559,7 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	// The example's shell step is not one the fake knows: its install fails whole.
 	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"},
 		lifecycle.Options{}); reason(err) != "command_failed" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "command_failed"`, err)
 	}
 }
 
@@ -573,14 +577,14 @@ func TestTheCatalogTakesTheBatch(t *testing.T) {
 			if c.Snapshot().Withheld(e) == "" {
 				offered = append(offered, string(e.ID)+" "+string(e.Effect))
 				if e.ContentHash() != "sha256:"+r.row("tools.sample").TreeHash {
-					t.Error("grants do not die with the tree hash")
+					t.Error(`grants do not die with the tree hash; want e.ContentHash() = "sha256:" + r.row("tools.sample").TreeHash`)
 				}
 			}
 		}
 		return offered
 	}
 	if got := publish(); len(got) != 0 {
-		t.Errorf("%v of what is disabled", got)
+		t.Errorf("%v of what is disabled; want len(got) = 0", got)
 	}
 	r.enable("tools.sample")
 	if d := cmp.Diff([]string{"tools.sample/tool.sample.run#ext.tools.sample.tool.sample.run@default external"}, publish()); d != "" {
@@ -591,7 +595,7 @@ func TestTheCatalogTakesTheBatch(t *testing.T) {
 	}
 	publish()
 	if n := c.Snapshot().ModuleCount(); n != 0 {
-		t.Errorf("%d modules", n)
+		t.Errorf("%d modules; want n = 0", n)
 	}
 }
 
@@ -632,7 +636,7 @@ func TestManyChangesAtOnce(t *testing.T) {
 	r.cfg.Changed = func(context.Context) {
 		now := r.View().Generation
 		if was := last.Swap(now); was > now {
-			t.Errorf("generation %d after %d", now, was)
+			t.Errorf("generation %d after %d; want was at most %v", now, was, now)
 		}
 	}
 	r.open()

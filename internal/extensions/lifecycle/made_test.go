@@ -41,10 +41,10 @@ func TestAToolThatThePlanMakesIsWhatTheManifestSays(t *testing.T) {
 			rec, err := r.install(making("1.0.0", tt.sum).with("install/plan.yaml", "write two", tt.script), lifecycle.Options{})
 			if tt.reason != "" {
 				if capability.AsError(err).Reason != tt.reason || rec.FailedStep != "tool sample" {
-					t.Errorf("%+v %v", rec, err)
+					t.Errorf(`%+v %v; want capability.AsError(err).Reason = %v, rec.FailedStep = "tool sample"`, rec, err, tt.reason)
 				}
 				if left, _ := os.ReadDir(filepath.Join(r.cfg.Dir, "tools.sample")); len(left) != 0 {
-					t.Errorf("%v", left)
+					t.Errorf("%v; want len(left) = 0", left)
 				}
 				return
 			}
@@ -53,20 +53,20 @@ func TestAToolThatThePlanMakesIsWhatTheManifestSays(t *testing.T) {
 			}
 			made := filepath.Join(r.cfg.Dir, "tools.sample", archive.MadeDir, "sample")
 			if got, err := os.ReadFile(made); err != nil || string(got) != "two" {
-				t.Errorf("%q %v", got, err)
+				t.Errorf(`%q %v; want no error, string(got) = "two"`, got, err)
 			}
 			r.enable("tools.sample") // it is not part of the package's own hash
 			if _, err := r.install(making("1.1.0", sumOf("three")), lifecycle.Options{}); err == nil {
-				t.Fatal("an upgrade whose plan makes another tool was taken")
+				t.Fatal("an upgrade whose plan makes another tool was taken; want an error")
 			}
 			if got, err := os.ReadFile(made); err != nil || string(got) != "two" {
-				t.Errorf("after the upgrade that failed: %q %v", got, err)
+				t.Errorf(`after the upgrade that failed: %q %v; want no error, string(got) = "two"`, got, err)
 			}
 		})
 	}
 	if _, err := newRig(t).install(sample("1.0.0").add(archive.MadeDir+"/sample", "x"),
 		lifecycle.Options{}); capability.AsError(err).Reason != archive.ReasonViolation {
-		t.Errorf("delivered where tools are made: %v", err)
+		t.Errorf("delivered where tools are made: %v; want capability.AsError(err).Reason = archive.ReasonViolation", err)
 	}
 }
 

@@ -29,13 +29,13 @@ func TestEachExtensionHasAUserOfItsOwnForEver(t *testing.T) {
 		id := fmt.Sprintf("tools.x%d", i)
 		n, err := r.User(t.Context(), id)
 		if err != nil || n < 0 || n >= lifecycle.Users || seen[n] != "" {
-			t.Fatalf("%s: %d (%s) %v", id, n, seen[n], err)
+			t.Fatalf(`%s: %d (%s) %v; want no error, n at least 0, n less than lifecycle.Users, seen[n] = ""`, id, n, seen[n], err)
 		}
 		seen[n] = id
 	}
 	for n, id := range seen {
 		if again, err := r.User(t.Context(), "TOOLS."+id[len("tools."):]); err != nil || again != n {
-			t.Errorf("%s: %d, then %d (%v)", id, n, again, err)
+			t.Errorf("%s: %d, then %d (%v); want no error, again = %v", id, n, again, err, n)
 		}
 	}
 }

@@ -10,11 +10,11 @@ func TestSecretsAreNeverShownAndNeverOverwrittenByWhatIsShown(t *testing.T) {
 	stored := json.RawMessage(`{"a":1,"api_key":"k","list":[{"token":"t"}],"nested":{"Password":{"x":1},"b":2}}`)
 	masked, err := maskSettings(stored)
 	if want := `{"a":1,"api_key":"***","list":[{"token":"***"}],"nested":{"Password":"***","b":2}}`; err != nil || string(masked) != want {
-		t.Errorf("%s %v", masked, err)
+		t.Errorf("%s %v; want no error, string(masked) = %v", masked, err, want)
 	}
 	public, err := publicSettings(stored)
 	if want := `{"a":1,"list":[{}],"nested":{"b":2}}`; err != nil || string(public) != want {
-		t.Errorf("%s %v", public, err)
+		t.Errorf("%s %v; want no error, string(public) = %v", public, err, want)
 	}
 	for next, want := range map[string]string{
 		string(masked):                  string(stored),
@@ -30,7 +30,7 @@ func TestSecretsAreNeverShownAndNeverOverwrittenByWhatIsShown(t *testing.T) {
 	} {
 		got, err := mergeSettings(stored, json.RawMessage(next))
 		if string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %s %v", next, got, err)
+			t.Errorf(`%s: %s %v; want string(got) = %v, (err == nil) = (want != "")`, next, got, err, want)
 		}
 	}
 	if hasSecrets(masked) || !hasSecrets(stored) || hasSecrets(json.RawMessage(`{"a":1}`)) {

@@ -100,7 +100,7 @@ func TestNobodyIsLostAmongManyCommands(t *testing.T) {
 		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		second := registered(build(list...))
 		if diff := cmp.Diff(first, second); diff != "" || len(first) != len(list) {
-			t.Fatalf("%d of %d commands\n%s", len(first), len(list), diff)
+			t.Fatalf("%d of %d commands\n%s\nwant diff = \"\", len(first) = %v", len(first), len(list), diff, len(list))
 		}
 		for _, name := range first {
 			if !grammar.MatchString(name) {
@@ -149,7 +149,7 @@ func TestMatch(t *testing.T) {
 			got = m.Runtime + " " + m.Args
 		}
 		if got != want {
-			t.Errorf("%q: %q, not %q", line, got, want)
+			t.Errorf("%q: %q, not %q; want got = %v", line, got, want, want)
 		}
 	}
 	if m, _ := c.Match("/ping"); m.RequireAuth {
@@ -230,10 +230,11 @@ func TestSelectAuth(t *testing.T) {
 		if err != nil {
 			got = capability.AsError(err).Reason
 		} else if choice.Integration.DiscoveryOrder != len(choice.Runtime)-len("/auth") {
-			t.Error("the metadata is another integration's")
+			t.Errorf("the metadata is another integration's; got choice.Integration.DiscoveryOrder = %v; want "+
+				`choice.Integration.DiscoveryOrder = len(choice.Runtime) - len("/auth")`, choice.Integration.DiscoveryOrder)
 		}
 		if got != c.want {
-			t.Errorf("%+v: %s", c, got)
+			t.Errorf("%+v: %s; want got = %v", c, got, c.want)
 		}
 	}
 }
@@ -304,11 +305,13 @@ func TestViewShowsWhatRuns(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if again := view(slack, list[1], list[0]); again.Etag != v.Etag || len(v.Etag) != 64 {
-		t.Error("the etag depends on the order")
+		t.Errorf("the etag depends on the order; got again.Etag = %v, len(v.Etag) = %v; want again.Etag = %v, len(v.Etag) = 64",
+			again.Etag, len(v.Etag), v.Etag)
 	}
 	slack.Contributions[0].Provider.Instances[1].Availability = declaration.Availability{}
 	if other := view(append(list, slack)...); other.Etag == v.Etag {
-		t.Error("the etag does not see that a provider is back")
+		t.Errorf("the etag does not see that a provider is back; got other.Etag = %v; want other.Etag other than %v",
+			other.Etag, v.Etag)
 	}
 }
 
@@ -324,10 +327,12 @@ func FuzzMatch(f *testing.F) {
 		}
 		if !strings.HasPrefix(strings.TrimSpace(line), "/") || len(m.Args) > 1<<20 || !utf8.ValidString(m.Args) ||
 			strings.TrimSpace(m.Args) != m.Args {
-			t.Fatalf("%q: %+v", line, m)
+			t.Fatalf(`%q: %+v; want strings.TrimSpace(line) beginning with "/", len(m.Args) at most 1 << 20, `+
+				"utf8.ValidString(m.Args), strings.TrimSpace(m.Args) = %v", line, m, m.Args)
 		}
 		if again, ok := c.Match("/" + m.Name + " " + m.Args); !ok || again.Runtime != m.Runtime || again.Args != m.Args {
-			t.Fatalf("%q: %+v is not what its own text says: %+v", line, m, again)
+			t.Fatalf("%q: %+v is not what its own text says: %+v; want ok = true, again.Runtime = %v, again.Args = %v",
+				line, m, again, m.Runtime, m.Args)
 		}
 	})
 }

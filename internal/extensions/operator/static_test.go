@@ -95,7 +95,9 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 		t.Fatalf("n = %d, %d rows to install, diagnostics = %q; want 1000 rows in each list", n, len(cold.Install.Rows), cold.Diagnostics)
 	}
 	if again := buildStatic(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
-		t.Error("it read again, or says something else")
+		t.Errorf("it read again, or says something else; got again.Install.Etag = %v, again.Channels.Etag = %v; want "+
+			"len(s.take()) = 0, again.Install.Etag = %v, again.Channels.Etag = %v", again.Install.Etag, again.Channels.Etag,
+			cold.Install.Etag, cold.Channels.Etag)
 	}
 	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1),
 		noon.Add(-time.Minute))
@@ -104,7 +106,8 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if changed.Install.Rows[500].Version != "2" || changed.Install.Etag == cold.Install.Etag || changed.Channels.Etag != cold.Channels.Etag {
-		t.Error("the etags of what changed and of what did not")
+		t.Errorf(`the etags of what changed and of what did not; want changed.Install.Rows[500].Version = "2", `+
+			"changed.Install.Etag other than %v, changed.Channels.Etag = %v", cold.Install.Etag, cold.Channels.Etag)
 	}
 	delete(s.MapFS, "ext0500/extension.json")
 	if gone := buildStatic(t, b); len(gone.Install.Rows) != 999 || len(s.take()) != 0 {
@@ -119,7 +122,7 @@ func TestAFileThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	buildStatic(t, b)
 	s.MapFS["a.json"] = file(`{"id":"a","version":"2"}`, noon) // same size, same tick
 	if c := buildStatic(t, b); c.Install.Rows[0].Version != "2" {
-		t.Error("the change was missed")
+		t.Error(`the change was missed; want c.Install.Rows[0].Version = "2"`)
 	}
 }
 
@@ -133,7 +136,7 @@ func TestNothingIsActivated(t *testing.T) {
 	}}
 	c := buildStatic(t, builder(s))
 	if diff := cmp.Diff([]string{"boom/extension.json"}, s.take()); diff != "" {
-		t.Error("opened more than the manifest", diff)
+		t.Errorf(`opened more than the manifest %v; want diff = ""`, diff)
 	}
 	if diff := cmp.Diff(operator.Install{
 		ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"},
@@ -214,11 +217,11 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 		noon)}})).Channels.Rows[0]
 	for name := range got {
 		if _, there := members(empty)[name]; !there {
-			t.Errorf("%s is left out", name)
+			t.Errorf("%s is left out; want there = true", name)
 		}
 	}
 	if empty.SelectionLabel != "C" || empty.DocsPath != "/channels/c" || empty.Install != nil || empty.Order != nil {
-		t.Errorf("%+v", empty)
+		t.Errorf(`%+v; want empty.SelectionLabel = "C", empty.DocsPath = "/channels/c", empty.Install = nil, empty.Order = nil`, empty)
 	}
 }
 
@@ -253,11 +256,11 @@ func TestTheStrongestOriginWins(t *testing.T) {
 		"extension dup is not listed: registration-conflict", "package slack (bundled) stands behind one of a stronger origin",
 	}
 	if len(c.Diagnostics) != len(want) {
-		t.Fatalf("%q", c.Diagnostics)
+		t.Fatalf("%q; want len(c.Diagnostics) = %v", c.Diagnostics, len(want))
 	}
 	for i := range want {
 		if !strings.HasPrefix(c.Diagnostics[i], want[i]) {
-			t.Errorf("%q, not %q", c.Diagnostics[i], want[i])
+			t.Errorf("%q, not %q; want c.Diagnostics[i] beginning with want[i]", c.Diagnostics[i], want[i])
 		}
 	}
 	list := c.Extensions
@@ -265,7 +268,8 @@ func TestTheStrongestOriginWins(t *testing.T) {
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		again, err := operator.CompileStatic(list)
 		if err != nil || again.Channels.Etag != c.Channels.Etag || again.Install.Etag != c.Install.Etag {
-			t.Error("the order of the files can be seen", err)
+			t.Errorf("the order of the files can be seen %v; want no error, again.Channels.Etag = %v, again.Install.Etag = %v",
+				err, c.Channels.Etag, c.Install.Etag)
 		}
 	}
 }
@@ -302,12 +306,12 @@ func TestOnDisk(t *testing.T) {
 	c := buildStatic(t, b)
 	for _, x := range c.Extensions {
 		if x.ID != "good" {
-			t.Errorf("%s was followed", x.ID)
+			t.Errorf(`%s was followed; want x.ID = "good"`, x.ID)
 		}
 	}
 	for _, word := range []string{"big.json: it has 4194305 bytes", "link.json cannot be read", "dir cannot be read"} {
 		if !strings.Contains(strings.Join(c.Diagnostics, "\n"), word) {
-			t.Errorf("%q is missing in %q", word, c.Diagnostics)
+			t.Errorf(`%q is missing in %q; want strings.Join(c.Diagnostics, "\n") with %v`, word, c.Diagnostics, word)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestConditions(t *testing.T) {
 	} {
 		w, err := plan.ParseCondition(text)
 		if err != nil || w.Holds(at) != want {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v; want no error, w.Holds(at) = %v", text, err, want)
 		}
 	}
 	if p := plan.PlatformOf("windows", "aarch64"); p.OS != "win32" || p.Arch != "arm64" {
@@ -51,7 +51,7 @@ func TestMalformedConditionsAreErrors(t *testing.T) {
 	} {
 		_, err := plan.ParseCondition(text)
 		if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != plan.ReasonCondition {
-			t.Errorf("%.60s: %v", text, err)
+			t.Errorf("%.60s: %v; want e not nil, e.Code = capability.CodeInvalidInput, e.Reason = plan.ReasonCondition", text, err)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func FuzzParseCondition(f *testing.F) {
 		if strings.TrimSpace(s) != "" && len(s) < 900 {
 			not, err := plan.ParseCondition("not (" + s + ")")
 			if err == nil && not.Holds(at) == w.Holds(at) {
-				t.Fatalf("%q is what it is not", s)
+				t.Fatalf("%q is what it is not; want not (err == nil && not.Holds(at) == w.Holds(at))", s)
 			}
 			if err != nil && strings.Count(s, "(") < 30 {
-				t.Fatalf("%q: %v", s, err)
+				t.Fatalf(`%q: %v; want not (err != nil && strings.Count(s, "(") < 30)`, s, err)
 			}
 		}
 	})

@@ -63,23 +63,24 @@ func TestFetch(t *testing.T) {
 	s := server(t)
 	for path, want := range map[string]string{"/ok": "content", "/busy": "at last", "/hop/xxxxx": "there"} {
 		if got, err := get(t, local(), s.URL+path, 100); err != nil || got != want {
-			t.Errorf("%s: %q %v", path, got, err)
+			t.Errorf("%s: %q %v; want no error, got = %v", path, got, err, want)
 		}
 	}
 	for _, path := range []string{"/down", "/gone", "/meta", "/file", "/hop/xxxxxx"} {
 		if _, err := get(t, local(), s.URL+path, 100); capability.CodeOf(err) != capability.CodeFailed ||
 			capability.AsError(err).Reason != "download_failed" {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf(`%s: %v; want capability.CodeOf(err) = capability.CodeFailed, capability.AsError(err).Reason = "download_failed"`,
+				path, err)
 		}
 	}
 	if _, err := get(t, local(), s.URL+"/ok", 6); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	if err := local().Check(t.Context(), s.URL+"/ok"); err != nil {
 		t.Error(err)
 	}
 	if err := local().Check(t.Context(), s.URL+"/gone"); capability.AsError(err).Reason != "verification_failed" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "verification_failed"`, err)
 	}
 }
 
@@ -94,7 +95,7 @@ func TestOnlyPublicAddressesAreReached(t *testing.T) {
 		"https://localhost:1/",
 	} {
 		if _, err := get(t, c, address, 10); capability.CodeOf(err) != capability.CodeFailed {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeFailed", address, err)
 		}
 	}
 }

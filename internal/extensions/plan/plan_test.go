@@ -75,7 +75,7 @@ func TestPlansAreCheckedBeforeAnyStepRuns(t *testing.T) {
 	} {
 		_, _, err := plan.Parse([]byte("steps:\n  - "+tt.step), "tools.x", everything())
 		if reason(err) != tt.want {
-			t.Errorf("%s: %v", tt.why, err)
+			t.Errorf("%s: %v; want reason(err) = %v", tt.why, err, tt.want)
 		}
 	}
 	for permission, step := range map[string]string{
@@ -84,15 +84,16 @@ func TestPlansAreCheckedBeforeAnyStepRuns(t *testing.T) {
 	} {
 		if _, _, err := plan.Parse([]byte("steps: ["+step+"]"), "", nil); reason(err) != plan.ReasonPermission ||
 			capability.AsError(err).Details["denied_permission"] != permission {
-			t.Errorf("%s: %v", permission, err)
+			t.Errorf(`%s: %v; want reason(err) = plan.ReasonPermission, capability.AsError(err).Details["denied_permission"] = %v`,
+				permission, err, permission)
 		}
 	}
 	if _, _, err := plan.Parse([]byte("id: other.x"), "tools.x", nil); reason(err) != plan.ReasonPlan {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = plan.ReasonPlan", err)
 	}
 	if _, _, err := plan.Parse([]byte("steps: [{id: a, type: detect.platform}, {id: a, type: detect.platform}]"), "",
 		nil); capability.AsError(err).Details["failed_step"] != "a" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Details["failed_step"] = "a"`, err)
 	}
 }
 
@@ -189,7 +190,7 @@ func job(t *testing.T, data []byte, declared []string) (plan.Job, *[]string) {
 		Done: func(r plan.Report) error {
 			reports = append(reports, fmt.Sprintf("%d/%d %s %s", r.Number, r.Total, r.Step, r.Status))
 			if len(r.Output) > 500 {
-				t.Error("a long output is kept")
+				t.Errorf("a long output is kept; got len(r.Output) = %v; want len(r.Output) at most 500", len(r.Output))
 			}
 			return nil
 		},
@@ -219,10 +220,10 @@ func TestStepsRunInOrder(t *testing.T) {
 		t.Errorf("result = %+v, want 7 steps completed and one skipped; diff (-want +got):\n%s", r, d)
 	}
 	if data, err := os.ReadFile(filepath.Join(j.Work, "tool/bin/tool")); err != nil || string(data) != "x" {
-		t.Error(err)
+		t.Errorf(`%v; want no error, string(data) = "x"`, err)
 	}
 	if list, _ := os.ReadDir(filepath.Join(j.Work, "dl")); len(list) != 1 {
-		t.Error("a part was left behind")
+		t.Errorf("a part was left behind; got len(list) = %v; want len(list) = 1", len(list))
 	}
 	// Again over what is there.
 	if _, err := e.Run(t.Context(), j); err != nil {
@@ -249,7 +250,8 @@ func TestAFailedStepEndsTheRunAndIsNamed(t *testing.T) {
 		j, reports := job(t, []byte("steps: ["+tt.step+", {type: detect.platform}]"), everything())
 		_, err := tt.e.Run(t.Context(), j)
 		if reason(err) != tt.want || capability.AsError(err).Details["failed_step"] != "s" || len(*reports) != 1 {
-			t.Errorf("%s: %v %v", tt.step, err, *reports)
+			t.Errorf(`%s: %v %v; want reason(err) = %v, capability.AsError(err).Details["failed_step"] = "s", len(*reports) = 1`,
+				tt.step, err, *reports, tt.want)
 		}
 		if _, err := os.Stat(filepath.Join(j.Work, "x")); !errors.Is(err, os.ErrNotExist) {
 			t.Error("what was not verified is there")
@@ -257,18 +259,18 @@ func TestAFailedStepEndsTheRunAndIsNamed(t *testing.T) {
 	}
 	j, _ := job(t, []byte("steps: [{id: a, type: download.http, url: 'https://a.test/', target: x.zip}, {id: s, type: extract.zip, source: x.zip}]"), everything())
 	if _, err := (&plan.Engine{Fetcher: fetcher{packed(t, "../../evil")}}).Run(t.Context(), j); reason(err) != "security_violation" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "security_violation"`, err)
 	}
 	j.Steps[1].Type = plan.ExtractTar
 	if _, err := (&plan.Engine{Fetcher: fetcher{packed(t, "x")}}).Run(t.Context(), j); reason(err) != "invalid_archive" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_archive"`, err)
 	}
 	if err := os.Symlink("/etc/hostname", filepath.Join(j.Work, "link.zip")); err != nil {
 		t.Fatal(err)
 	}
 	j.Steps[1].Source = "link.zip"
 	if _, err := (&plan.Engine{Fetcher: fetcher{packed(t, "x")}}).Run(t.Context(), j); reason(err) != plan.ReasonUnknown {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = plan.ReasonUnknown", err)
 	}
 }
 
@@ -278,7 +280,8 @@ func TestAStepThatHangsTimesOut(t *testing.T) {
 		began := time.Now()
 		_, err := (&plan.Engine{Programs: &programs{hang: true}}).Run(t.Context(), j)
 		if capability.CodeOf(err) != capability.CodeTimeout || reason(err) != plan.ReasonTimeout || time.Since(began) != 7*time.Second {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout, reason(err) = plan.ReasonTimeout, "+
+				"time.Since(began) = 7 * time.Second", err)
 		}
 	})
 }
@@ -293,10 +296,10 @@ func TestAStepThatBreaksInsideIsAFailedStep(t *testing.T) {
 	t.Parallel()
 	j, _ := job(t, []byte("steps: [{id: s, type: exec.shell, command: x}]"), everything())
 	if _, err := (&plan.Engine{Programs: broken{}}).Run(t.Context(), j); capability.CodeOf(err) != capability.CodeInternal {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInternal", err)
 	}
 	if _, err := (&plan.Engine{}).Run(t.Context(), j); reason(err) != "sandbox_unavailable" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "sandbox_unavailable"`, err)
 	}
 }
 
@@ -307,13 +310,14 @@ func FuzzParse(f *testing.F) {
 		p, _, err := plan.Parse(data, "tools.x", everything())
 		if err != nil {
 			if reason(err) == "" {
-				t.Fatal(err)
+				t.Fatalf(`%v; want reason(err) other than ""`, err)
 			}
 			return
 		}
 		for _, s := range append(p.Steps, p.Uninstall...) {
 			if s.Target != "" && !filepath.IsLocal(s.Target) || s.Source != "" && s.Type == plan.ExtractZip && !filepath.IsLocal(s.Source) {
-				t.Fatalf("%+v", s)
+				t.Fatalf(`%+v; want not (s.Target != "" && !filepath.IsLocal(s.Target)), not (s.Source != "" && s.Type == `+
+					"plan.ExtractZip && !filepath.IsLocal(s.Source))", s)
 			}
 		}
 	})

@@ -113,6 +113,7 @@ func TestMuchIsLeftOutAndSaid(t *testing.T) {
 	got, omitted := found(t, b)
 	if len(got) != runner.MaxArtifacts || len(omitted) != 4 || !strings.Contains(omitted[0], "more than 32 MiB") ||
 		!strings.Contains(omitted[3], "at most 64") {
-		t.Errorf("%d %q", len(got), omitted)
+		t.Errorf(`%d %q; want len(got) = runner.MaxArtifacts, len(omitted) = 4, omitted[0] with "more than 32 MiB", omitted[3] `+
+			`with "at most 64"`, len(got), omitted)
 	}
 }

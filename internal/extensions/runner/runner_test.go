@@ -192,11 +192,12 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 		c := r.entries[name]
 		if c.Availability.State != want.state || c.Effect != want.effect || c.Approval != want.confirm || c.Timeout != want.time ||
 			c.Provider != r.by.Key() {
-			t.Errorf("%s: %+v", name, c)
+			t.Errorf("%s: %+v; want c.Availability.State = %v, c.Effect = %v, c.Approval = %v, c.Timeout = %v, c.Provider = r.by.Key()",
+				name, c, want.state, want.effect, want.confirm, want.time)
 		}
 	}
 	if c := r.entries["contribution:tool.sample.get"]; c.Provider != r.by.Key() || c.Availability.State != capability.StateReady {
-		t.Errorf("%+v", c)
+		t.Errorf("%+v; want c.Provider = r.by.Key(), c.Availability.State = capability.StateReady", c)
 	}
 	c := catalogtest.New(t)
 	if _, _, err := c.Replace(capability.Batch{
@@ -206,7 +207,7 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) != 0 {
-		t.Errorf("%+v", rejected)
+		t.Errorf("%+v; want len(rejected) = 0", rejected)
 	}
 }
 
@@ -215,7 +216,7 @@ func TestWhatARunnerNeedsMustBeDeclared(t *testing.T) {
 	r := newRig(t, &recorder{needs: []string{"exec"}}, queue.Rates{})
 	if _, err := r.call("command", "sample.keep", `{}`); capability.AsError(err).Reason != "permission_denied" ||
 		!strings.Contains(err.Error(), "exec") || r.exec.count() != 0 {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "permission_denied", err.Error() with "exec", r.exec.count() = 0`, err)
 	}
 	if _, err := r.call("command", "sample.get", `{"args":["https://a"]}`); err != nil {
 		t.Error(err)
@@ -248,7 +249,7 @@ func TestWordsAndObjectsMeanTheSame(t *testing.T) {
 			r := newRig(t, &recorder{}, queue.Rates{})
 			reply, err := r.call(tt.kind, tt.member, tt.input)
 			if reply.Output != tt.want || string(capability.CodeOf(err)) != tt.code {
-				t.Errorf("%s, %v", reply.Output, err)
+				t.Errorf("%s, %v; want reply.Output = %v, string(capability.CodeOf(err)) = %v", reply.Output, err, tt.want, tt.code)
 			}
 		})
 	}
@@ -268,24 +269,26 @@ func TestARunIsCountedQueuedAndKept(t *testing.T) {
 	}
 	first, second := keep(`{"args":["a"]}`), keep(`{"args":["a"]}`)
 	if second.Metadata["cached"] != true || second.Output != first.Output || exec.count() != 1 {
-		t.Errorf("%+v %d", second, exec.count())
+		t.Errorf(`%+v %d; want second.Metadata["cached"] = true, second.Output = %v, exec.count() = 1`,
+			second, exec.count(), first.Output)
 	}
 	keep(`{"args":["a"],"no_cache":true}`)
 	r.news <- struct{}{}
 	r.take()
 	if reply := keep(`{"args":["a"]}`); reply.Metadata["cached"] != nil || exec.count() != 3 {
-		t.Errorf("%+v %d", reply, exec.count())
+		t.Errorf(`%+v %d; want reply.Metadata["cached"] = nil, exec.count() = 3`, reply, exec.count())
 	}
 	if _, err := r.call("command", "sample.keep", `{"args":["a"]}`); capability.CodeOf(err) != capability.CodeOverloaded || exec.count() != 3 {
-		t.Errorf("%v %d", err, exec.count())
+		t.Errorf("%v %d; want capability.CodeOf(err) = capability.CodeOverloaded, exec.count() = 3", err, exec.count())
 	}
 	run := exec.runs[0]
 	if d := cmp.Diff([]string{"network"}, run.Permissions); d != "" || run.ID != "run_1" || run.Digest != "sha256:aa" {
-		t.Errorf("%s %+v", d, run)
+		t.Errorf(`%s %+v; want d = "", run.ID = "run_1", run.Digest = "sha256:aa"`, d, run)
 	}
 	last, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"}, session.Reader{Extension: "tools.sample"})
 	if err != nil || last.Text != `["a"]` || last.Command != "/sample" || last.Action != "keep" || last.Run != "run_1" {
-		t.Errorf("%+v %v", last, err)
+		t.Errorf(`%+v %v; want no error, last.Text = "[\"a\"]", last.Command = "/sample", last.Action = "keep", last.Run = "run_1"`,
+			last, err)
 	}
 }
 
@@ -296,7 +299,7 @@ func TestARunThatCannotBeKeptDoesNotSayThatItDidNotStart(t *testing.T) {
 	r.away.Store(true)
 	_, err := r.call("command", "sample.get", `{"args":["https://a"]}`)
 	if e := capability.AsError(err); e.Code != capability.CodeFailed || e.Reason != "result_not_kept" || exec.count() != 1 {
-		t.Errorf("%v, %d runs", err, exec.count())
+		t.Errorf(`%v, %d runs; want e.Code = capability.CodeFailed, e.Reason = "result_not_kept", exec.count() = 1`, err, exec.count())
 	}
 }
 
@@ -306,15 +309,15 @@ func TestAFailureLeavesNothing(t *testing.T) {
 	r := newRig(t, exec, queue.Rates{})
 	for range 2 {
 		if _, err := r.call("command", "sample.keep", `{}`); capability.AsError(err).Reason != "execution_failed" {
-			t.Fatal(err)
+			t.Fatalf(`%v; want capability.AsError(err).Reason = "execution_failed"`, err)
 		}
 	}
 	if exec.count() != 2 {
-		t.Error("a failure was kept")
+		t.Error("a failure was kept; want exec.count() = 2")
 	}
 	if _, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"},
 		session.Reader{Extension: "tools.sample"}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -336,10 +339,10 @@ func TestRunsOfAnExtensionCanBeEnded(t *testing.T) {
 	// One that does not wait long enough is told so; the runs end all the same.
 	err := r.running.Stop(over, "tools.sample")
 	if err != nil && capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want not (err != nil && capability.CodeOf(err) != capability.CodeCancelled)", err)
 	}
 	if err := <-ended; err == nil {
-		t.Error("it went on")
+		t.Error("it went on; want an error")
 	}
 	if err := r.running.Stop(t.Context(), "tools.sample"); err != nil {
 		t.Error(err)

@@ -43,7 +43,7 @@ func decodeURL(t testing.TB, url, mediaType string) string {
 	data, found := strings.CutPrefix(url, "data:"+mediaType+";charset=utf-8;base64,")
 	doc, err := base64.StdEncoding.DecodeString(data)
 	if !found || err != nil {
-		t.Fatalf("%.60s: %v", url, err)
+		t.Fatalf("%.60s: %v; want found = true, no error", url, err)
 	}
 	return string(doc)
 }
@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 				}
 				got := decodeURL(t, out.URL, mediaType)
 				if format == "unified" && *out.Text != got {
-					t.Error("the text is not what the URL holds")
+					t.Error(`the text is not what the URL holds; want not (format == "unified" && *out.Text != got)`)
 				}
 				file := "testdata/" + name + "." + format
 				if *update {
@@ -94,7 +94,8 @@ func TestGolden(t *testing.T) {
 					t.Errorf("diff (-want +got):\n%s", diff)
 				}
 				if format == "html" && (strings.Contains(got, "<script") || strings.Contains(got, "<img")) {
-					t.Error("markup of the texts is markup of the page")
+					t.Error(`markup of the texts is markup of the page; want not (format == "html" && (strings.Contains(got, ` +
+						`"<script") || strings.Contains(got, "<img")))`)
 				}
 			})
 		}
@@ -111,12 +112,12 @@ func TestRefusals(t *testing.T) {
 		"other": {"x", "pdf", capability.CodeInvalidInput},
 	} {
 		if _, err := call(t, Config{}, c.before, "y", c.format); err == nil || capability.AsError(err).Code != c.code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want an error, capability.AsError(err).Code = %v", name, err, c.code)
 		}
 	}
 	full := Config{Keep: func(context.Context, string, string, []byte) (string, error) { return "", errors.New("disk full") }}
 	if _, err := call(t, full, "x", "y", "html"); err == nil || capability.AsError(err).Code != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want an error, capability.AsError(err).Code = capability.CodeFailed", err)
 	}
 }
 
@@ -176,14 +177,14 @@ func TestTheScriptIsShortest(t *testing.T) {
 		a, b := make(), make()
 		ops, err := compare(t.Context(), a, b)
 		if err != nil || !slices.Equal(apply(a, b, ops), b) {
-			t.Fatalf("%q %q: %v %v", a, b, ops, err)
+			t.Fatalf("%q %q: %v %v; want no error, apply(a, b, ops) = %v", a, b, ops, err, b)
 		}
 		kept := len(a)
 		for _, o := range ops {
 			kept -= o.a1 - o.a0
 		}
 		if want := longest(a, b); kept != want {
-			t.Fatalf("%q %q: %d lines kept, %d could be", a, b, kept, want)
+			t.Fatalf("%q %q: %d lines kept, %d could be; want kept = %v", a, b, kept, want, want)
 		}
 	}
 }
@@ -208,15 +209,15 @@ func TestTextsThatHaveNothingInCommonEndInTime(t *testing.T) {
 	a, b := split(before), split(after)
 	ops, err := compare(t.Context(), a, b)
 	if err != nil || !slices.Equal(apply(a, b, ops), b) {
-		t.Error("the texts cannot be rebuilt", err)
+		t.Errorf("the texts cannot be rebuilt %v; want no error, apply(a, b, ops) = %v", err, b)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := compare(ended, a, b); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("%v; want err is context.Canceled", err)
 	}
 	if ops := whole(a, b); !slices.Equal(apply(a, b, ops), b) {
-		t.Error("not rebuilt from the whole")
+		t.Errorf("not rebuilt from the whole; want apply(a, b, ops) = %v", b)
 	}
 }
 
@@ -225,11 +226,11 @@ func FuzzCompare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		a, b := split(before), split(after)
 		if strings.Join(a, "") != before {
-			t.Fatal("lines lost")
+			t.Fatalf(`lines lost; want strings.Join(a, "") = %v`, before)
 		}
 		ops, err := compare(t.Context(), a, b)
 		if err != nil || !slices.Equal(apply(a, b, ops), b) {
-			t.Fatalf("%v %v", ops, err)
+			t.Fatalf("%v %v; want no error, apply(a, b, ops) = %v", ops, err, b)
 		}
 		unified(a, b, ops)
 		page(a, b, ops, result{})

@@ -72,7 +72,7 @@ func (f *fixture) call(action, input string) (map[string]any, *capability.Error)
 	if err != nil {
 		e := capability.AsError(err)
 		if strings.Contains(e.Message+e.Hint, f.base) {
-			f.t.Errorf("%s %s: the error names a host path: %v", action, input, e)
+			f.t.Errorf("%s %s: the error names a host path: %v; want e.Message + e.Hint without %v", action, input, e, f.base)
 		}
 		return nil, e
 	}
@@ -121,7 +121,8 @@ func TestList(t *testing.T) {
 				t.Fatal(err)
 			}
 			if names(out) != tt.want || out["totalAfterIgnore"] != tt.total || out["truncated"] != tt.truncated {
-				t.Errorf("got %q, %v, %v", names(out), out["totalAfterIgnore"], out["truncated"])
+				t.Errorf(`got %q, %v, %v; want names(out) = %v, out["totalAfterIgnore"] = %v, out["truncated"] = %v`,
+					names(out), out["totalAfterIgnore"], out["truncated"], tt.want, tt.total, tt.truncated)
 			}
 		})
 	}
@@ -139,7 +140,7 @@ func TestListDescribesEntries(t *testing.T) {
 		m := e.(map[string]any)
 		kinds[m["path"].(string)] = m["kind"]
 		if m["name"] == "b.txt" && (m["size"] != 5.0 || m["modifiedAt"] == nil) {
-			t.Errorf("got %v", m)
+			t.Errorf(`got %v; want not (m["name"] == "b.txt" && (m["size"] != 5.0 || m["modifiedAt"] == nil))`, m)
 		}
 	}
 	want := map[string]any{
@@ -175,7 +176,7 @@ func TestReadText(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out["text"] != tt.text || out["size"] != tt.size || out["truncated"] != tt.truncated {
-				t.Errorf("got %v", out)
+				t.Errorf(`got %v; want out["text"] = %v, out["size"] = %v, out["truncated"] = %v`, out, tt.text, tt.size, tt.truncated)
 			}
 		})
 	}
@@ -189,11 +190,11 @@ func TestReadTextAboveTheCap(t *testing.T) {
 	}
 	_, err := f.call("fs.readText", `{"path":"big"}`)
 	if err == nil || err.Code != capability.CodeTooLarge || !strings.Contains(err.Message, "5242880") {
-		t.Errorf("got %v", err)
+		t.Errorf(`got %v; want an error, err.Code = capability.CodeTooLarge, err.Message with "5242880"`, err)
 	}
 	out, err := f.call("fs.readText", `{"path":"big","maxBytes":10}`)
 	if err != nil || out["truncated"] != true || out["size"] != float64(maxText+1) {
-		t.Errorf("got %v, %v", out, err)
+		t.Errorf(`got %v, %v; want no error, out["truncated"] = true, out["size"] = float64(maxText + 1)`, out, err)
 	}
 }
 
@@ -216,16 +217,16 @@ func TestWriteText(t *testing.T) {
 				t.Fatalf("cerr = %v, want nil", cerr)
 			}
 			if out["path"] != tt.path || out["bytesWritten"] != float64(len(tt.text)) {
-				t.Errorf("got %v", out)
+				t.Errorf(`got %v; want out["path"] = %v, out["bytesWritten"] = float64(len(tt.text))`, out, tt.path)
 			}
 			path := filepath.Join(f.base, "work", tt.path)
 			data, err := os.ReadFile(path)
 			if err != nil || string(data) != tt.text {
-				t.Errorf("file holds %q, %v", data, err)
+				t.Errorf("file holds %q, %v; want no error, string(data) = %v", data, err, tt.text)
 			}
 			info, err := os.Stat(path)
 			if err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("mode %v, %v", info.Mode(), err)
+				t.Errorf("mode %v, %v; want no error, info.Mode().Perm() = 0o600", info.Mode(), err)
 			}
 			f.noTemporaryFiles()
 		})
@@ -236,7 +237,7 @@ func (f *fixture) noTemporaryFiles() {
 	f.t.Helper()
 	_ = filepath.WalkDir(f.base, func(path string, _ os.DirEntry, _ error) error {
 		if strings.HasSuffix(path, ".tmp") {
-			f.t.Errorf("left behind: %s", filepath.Base(path))
+			f.t.Errorf(`left behind: %s; want path not ending with ".tmp"`, filepath.Base(path))
 		}
 		return nil
 	})
@@ -253,7 +254,7 @@ func TestWriteKeepsTheModeOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+		t.Errorf("mode %v, %v; want no error, info.Mode().Perm() = 0o755", info.Mode(), err)
 	}
 }
 
@@ -324,10 +325,10 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	if data, _ := os.ReadFile(filepath.Join(f.base, "outside/secret.txt")); string(data) != "secret" {
-		t.Errorf("a file outside was changed to %q", data)
+		t.Errorf(`a file outside was changed to %q; want string(data) = "secret"`, data)
 	}
 	if entries, _ := os.ReadDir(filepath.Join(f.base, "outside")); len(entries) != 1 {
-		t.Error("something was created outside")
+		t.Errorf("something was created outside; got len(entries) = %v; want len(entries) = 1", len(entries))
 	}
 	f.noTemporaryFiles()
 }
@@ -348,13 +349,13 @@ func TestOnlyOneOfManyCreatesAFile(t *testing.T) {
 			if err == nil {
 				won++
 			} else if capability.CodeOf(err) != capability.CodeConflict {
-				t.Error(err)
+				t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 			}
 		})
 	}
 	wg.Wait()
 	if won != 1 {
-		t.Errorf("%d writers created the file", won)
+		t.Errorf("%d writers created the file; want won = 1", won)
 	}
 }
 
@@ -362,7 +363,7 @@ func TestWithoutRootsTheFunctionsSayWhy(t *testing.T) {
 	t.Parallel()
 	for _, f := range Functions(Config{}) {
 		if f.Unavailable != roots.NoneReason {
-			t.Errorf("%s: %q", f.ID, f.Unavailable)
+			t.Errorf("%s: %q; want f.Unavailable = roots.NoneReason", f.ID, f.Unavailable)
 		}
 	}
 }
@@ -380,7 +381,8 @@ func FuzzGlob(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !strings.ContainsAny(glob, "*?") && strings.ToValidUTF8(glob, "") == glob && !match(glob) {
-			t.Errorf("%q does not match itself", glob)
+			t.Errorf(`%q does not match itself; want not (!strings.ContainsAny(glob, "*?") && strings.ToValidUTF8(glob, "") == `+
+				"glob && !match(glob))", glob)
 		}
 	})
 }

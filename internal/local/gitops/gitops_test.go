@@ -89,7 +89,7 @@ func (f *fixture) call(action, input string, into any) *capability.Error {
 	if err != nil {
 		e := capability.AsError(err)
 		if strings.Contains(e.Message+e.Hint, filepath.Dir(f.base)) {
-			f.t.Errorf("%s %s: the error names a host path: %v", action, input, e)
+			f.t.Errorf("%s %s: the error names a host path: %v; want e.Message + e.Hint without filepath.Dir(f.base)", action, input, e)
 		}
 		return e
 	}
@@ -119,10 +119,10 @@ func TestStatusOfARealTree(t *testing.T) {
 			{"??", "out", ""},
 		}
 		if diff := cmp.Diff(want, s.Files); diff != "" || s.Branch != "main" || s.Ahead != nil || s.Repo.Path != "repo" {
-			t.Errorf("%s: %+v\n%s", key, s, diff)
+			t.Errorf("%s: %+v\n%s\nwant diff = \"\", s.Branch = \"main\", s.Ahead = nil, s.Repo.Path = \"repo\"", key, s, diff)
 		}
 		if !strings.HasPrefix(s.Raw, "## main\n") {
-			t.Errorf("raw is %q", s.Raw)
+			t.Errorf(`raw is %q; want s.Raw beginning with "## main\n"`, s.Raw)
 		}
 	}
 	f.plain("repo", "checkout", "-q", "--detach")
@@ -154,7 +154,7 @@ func TestParseStatusHeader(t *testing.T) {
 	for _, tt := range tests {
 		s := parseStatus(sandbox.Output{Head: []byte("## " + tt.header + "\n")})
 		if diff := cmp.Diff([]any{tt.branch, tt.ahead, tt.behind}, []any{s.Branch, s.Ahead, s.Behind}); diff != "" {
-			t.Errorf("%s:\n%s", tt.header, diff)
+			t.Errorf("%s:\n%s\nwant diff = \"\"", tt.header, diff)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestDiff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out["raw"], tt.has) || strings.Contains(out["raw"], tt.hasNot) {
-				t.Errorf("got %s", out["raw"])
+				t.Errorf(`got %s; want out["raw"] with %v, out["raw"] without %v`, out["raw"], tt.has, tt.hasNot)
 			}
 		})
 	}
@@ -203,13 +203,14 @@ func TestCommandRun(t *testing.T) {
 	}
 	op := out.Operation
 	if op.Status != "completed" || op.ExitCode == nil || *op.ExitCode != 0 || op.Cwd != "repo" || op.Stderr != "" || op.Command[0] != "git" {
-		t.Errorf("got %+v", op)
+		t.Errorf(`got %+v; want op.Status = "completed", op.ExitCode not nil, *op.ExitCode = 0, op.Cwd = "repo", op.Stderr = `+
+			`"", op.Command[0] = "git"`, op)
 	}
 	if err := f.call("git.command.run", `{"cwd":"repo","args":["show","nothing"]}`, &out); err != nil {
 		t.Fatal(err)
 	}
 	if op := out.Operation; op.Status != "failed" || *op.ExitCode != 128 || !strings.Contains(op.Stdout, "nothing") || op.Error == "" {
-		t.Errorf("got %+v", op)
+		t.Errorf(`got %+v; want op.Status = "failed", *op.ExitCode = 128, op.Stdout with "nothing", op.Error other than ""`, op)
 	}
 }
 
@@ -227,12 +228,12 @@ func TestUsefulCommandsWork(t *testing.T) {
 		if err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, &out); err != nil {
 			t.Errorf("%s: %v", args, err)
 		} else if out.Operation.Status != "completed" {
-			t.Errorf("%s: %s", args, out.Operation.Stdout)
+			t.Errorf(`%s: %s; want out.Operation.Status = "completed"`, args, out.Operation.Stdout)
 		}
 	}
 	var out struct{ Operation operation }
 	if err := f.call("git.command.run", `{"cwd":"plain","args":["init"]}`, &out); err != nil || out.Operation.Status != "completed" {
-		t.Errorf("init: %v, %+v", err, out)
+		t.Errorf(`init: %v, %+v; want no error, out.Operation.Status = "completed"`, err, out)
 	}
 }
 
@@ -259,7 +260,7 @@ func TestRefusedArguments(t *testing.T) {
 	for _, args := range denied {
 		err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil)
 		if err == nil || err.Code != capability.CodeDenied || err.Reason != "security_violation" {
-			t.Errorf("%s: got %v", args, err)
+			t.Errorf(`%s: got %v; want an error, err.Code = capability.CodeDenied, err.Reason = "security_violation"`, args, err)
 		}
 	}
 }
@@ -296,7 +297,7 @@ func TestUnavailableFunctionsSayWhy(t *testing.T) {
 	t.Parallel()
 	for _, f := range Functions(Config{}) {
 		if f.Unavailable != roots.NoneReason {
-			t.Errorf("%s: %q", f.ID, f.Unavailable)
+			t.Errorf("%s: %q; want f.Unavailable = roots.NoneReason", f.ID, f.Unavailable)
 		}
 	}
 }

@@ -151,26 +151,27 @@ func TestStoreSearchGetForget(t *testing.T) {
 		}
 		hits := r.do("a", "memory.search", in{"query": "when does the CAFE open, opens?"}).Items
 		if len(hits) != 2 || hits[0].ID != id || hits[0].Score <= hits[1].Score || hits[1].Score <= 0 {
-			t.Errorf("%+v", hits)
+			t.Errorf("%+v; want len(hits) = 2, hits[0].ID = %v, hits[0].Score more than hits[1].Score, hits[1].Score more than 0",
+				hits, id)
 		}
 		if again := r.do("a", "memory.search", in{"query": "when does the CAFE open, opens?"}).Items; !cmp.Equal(hits, again) {
 			t.Error("the ranking changed")
 		}
 		if hits := r.do("a", "memory.search", in{"query": "opens", "filter": in{"tags": []string{"hours", "place"}}}).Items; len(hits) != 1 ||
 			hits[0].ID != id {
-			t.Errorf("%+v", hits)
+			t.Errorf("%+v; want len(hits) = 1, hits[0].ID = %v", hits, id)
 		}
 		if hits := r.do("a", "memory.search", in{"query": "opens", "limit": 1}).Items; len(hits) != 1 {
-			t.Errorf("%+v", hits)
+			t.Errorf("%+v; want len(hits) = 1", hits)
 		}
 		if r.do("a", "memory.forget", in{"id": id}); len(r.search("a", "café")) != 0 {
-			t.Error("forgotten, and found")
+			t.Error(`forgotten, and found; want len(r.search("a", "café")) = 0`)
 		}
 		if r.do("a", "memory.forget", in{"id": id}).OK {
 			t.Error("forgotten twice")
 		}
 		if _, err := r.try("a", "memory.get", in{"id": id}); capability.AsError(err).Code != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.AsError(err).Code = capability.CodeNotFound", err)
 		}
 	})
 }
@@ -184,16 +185,16 @@ func TestWorkspacesDoNotSeeEachOther(t *testing.T) {
 			r.do("b", "memory.store", in{"text": fmt.Sprint("blue blue ", i)})
 		}
 		if after := r.do("a", "memory.search", in{"query": "blue door"}).Items; !cmp.Equal(alone, after) {
-			t.Error("what another stores can be seen in the score", cmp.Diff(alone, after))
+			t.Errorf("what another stores can be seen in the score %v; want cmp.Equal(alone, after)", cmp.Diff(alone, after))
 		}
 		if len(r.search("c", "blue")) != 0 || r.do("b", "memory.forget", in{"id": id}).OK {
-			t.Error("reached across")
+			t.Error(`reached across; want len(r.search("c", "blue")) = 0, r.do("b", "memory.forget", in{"id": id}).OK = false`)
 		}
 		if _, err := r.try("b", "memory.get", in{"id": id}); capability.AsError(err).Code != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.AsError(err).Code = capability.CodeNotFound", err)
 		}
 		if _, err := r.try("", "memory.search", in{"query": "x"}); capability.AsError(err).Code != capability.CodeInvalidInput {
-			t.Error(err)
+			t.Errorf("%v; want capability.AsError(err).Code = capability.CodeInvalidInput", err)
 		}
 	})
 }
@@ -214,7 +215,7 @@ func TestQueriesAreWordsOnly(t *testing.T) {
 			"\x00alpha\x00": 1, `{workspace tags} : x`: 2, `   `: 0,
 		} {
 			if got := r.search("a", query); len(got) != want {
-				t.Errorf("%q finds %q", query, got)
+				t.Errorf("%q finds %q; want len(got) = %v", query, got, want)
 			}
 		}
 	})
@@ -241,7 +242,7 @@ func TestBounds(t *testing.T) {
 			"wrong type":  {"memory.forget", in{"id": 1}, capability.CodeInvalidInput},
 		} {
 			if _, err := r.try("a", c.action, c.input); err == nil || capability.AsError(err).Code != c.code {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: %v; want an error, capability.AsError(err).Code = %v", name, err, c.code)
 			}
 		}
 		var wg sync.WaitGroup
@@ -281,7 +282,7 @@ func TestUnavailableWithoutADatabase(t *testing.T) {
 	for _, f := range memory.Functions(memory.Config{}) {
 		row, ok := actions.Lookup(f.Action)
 		if f.Unavailable == "" || !ok || row.Effect != f.Effect || row.Slot != memory.Claim().Slot {
-			t.Errorf("%+v", f)
+			t.Errorf(`%+v; want f.Unavailable other than "", ok = true, row.Effect = %v, row.Slot = memory.Claim().Slot`, f, f.Effect)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -305,12 +306,12 @@ func FuzzSearch(f *testing.F) {
 		a, err := r.try("a", "memory.store", in{"text": text})
 		if err != nil {
 			if e := capability.AsError(err); e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge {
-				t.Fatal(err)
+				t.Fatalf("%v; want not (e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge)", err)
 			}
 			return
 		}
 		if _, err := r.try("a", "memory.search", in{"query": text}); err != nil && capability.AsError(err).Code != capability.CodeInvalidInput {
-			t.Fatalf("%q: %v", text, err)
+			t.Fatalf("%q: %v; want not (err != nil && capability.AsError(err).Code != capability.CodeInvalidInput)", text, err)
 		}
 		r.do("a", "memory.forget", in{"id": a.ID})
 	})

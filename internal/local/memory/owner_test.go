@@ -101,7 +101,7 @@ func TestOthersDoNotChangeWhichMemoriesAreFound(t *testing.T) {
 			r.do("b", "memory.store", in{"text": fmt.Sprint("alpha alpha ", i)})
 		}
 		if diff := cmp.Diff(before, r.do("a", "memory.search", ask).Items); diff != "" {
-			t.Errorf("what b stores is seen in a's results (-before +after):\n%s", diff)
+			t.Errorf("what b stores is seen in a's results (-before +after):\n%s\nwant diff = \"\"", diff)
 		}
 		if !strings.HasPrefix(before[0].Text, "alpha") {
 			t.Errorf("best = %q, want one with alpha, the rarer word", before[0].Text)

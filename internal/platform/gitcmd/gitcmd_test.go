@@ -203,7 +203,7 @@ func TestHostileRepositoriesExecuteNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(r.canary); err == nil {
-				t.Errorf("the repository executed its program\n%s", out)
+				t.Errorf("the repository executed its program\n%s\nwant an error", out)
 			}
 			if tt.code != -2 && code != tt.code {
 				t.Errorf("exit code %d, want %d\n%s", code, tt.code, out)
@@ -259,7 +259,7 @@ func TestRepositoriesThatReachOutAreRefused(t *testing.T) {
 			tt.setup(r, t.TempDir())
 			out, _, err := r.run("status")
 			if e := capability.AsError(err); e == nil || e.Code != capability.CodeDenied || e.Reason != "security_violation" {
-				t.Errorf("got %v\n%s", err, out)
+				t.Errorf("got %v\n%s\nwant e not nil, e.Code = capability.CodeDenied, e.Reason = \"security_violation\"", err, out)
 			}
 		})
 	}
@@ -304,7 +304,7 @@ func TestDiscoveryStopsAtTheRoot(t *testing.T) {
 	r.write("x", "")
 	r.dir = r.root
 	if out, code, err := r.run("status"); err != nil || code != 128 {
-		t.Errorf("found a repository above the root: %d, %v\n%s", code, err, out)
+		t.Errorf("found a repository above the root: %d, %v\n%s\nwant no error, code = 128", code, err, out)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestUserConfigurationIsNotRead(t *testing.T) {
 	}
 	for line := range strings.Lines(out) {
 		if scope, _, _ := strings.Cut(line, "\t"); scope == "global" || scope == "system" {
-			t.Errorf("%s configuration is read: %s", scope, line)
+			t.Errorf(`%s configuration is read: %s; want scope other than "global", scope other than "system"`, scope, line)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func TestCommitWorksWithoutAnyIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	if out, code, err := r.run("commit", "--allow-empty", "-m", "x"); err != nil || code != 0 {
-		t.Errorf("%d, %v\n%s", code, err, out)
+		t.Errorf("%d, %v\n%s\nwant no error, code = 0", code, err, out)
 	}
 }
 
@@ -344,21 +344,21 @@ func TestProgramsOfARemoteAreRefused(t *testing.T) {
 		for _, args := range [][]string{{"fetch", "-q", "origin"}, {"push", "-q", "origin", "main:refs/heads/x"}} {
 			c := Command{Dir: r.dir, Root: r.root, Args: args, MergeStderr: true}
 			if got, err := g.Run(t.Context(), c); err != nil || got.ExitCode != 0 {
-				t.Fatalf("%v: %v\n%s", args, err, got.Stdout.Text())
+				t.Fatalf("%v: %v\n%s\nwant no error, got.ExitCode = 0", args, err, got.Stdout.Text())
 			}
 		}
 		r.plain(r.dir, "config", "remote.origin."+key, r.dir+"/evil.sh")
 		for _, args := range [][]string{{"fetch", "-q", "origin"}, {"push", "-q", "origin", "main:refs/heads/y"}} {
 			_, err := g.Run(t.Context(), Command{Dir: r.dir, Root: r.root, Args: args})
 			if e := capability.AsError(err); e == nil || e.Reason != "security_violation" {
-				t.Errorf("%s, %v: got %v", key, args, err)
+				t.Errorf(`%s, %v: got %v; want e not nil, e.Reason = "security_violation"`, key, args, err)
 			}
 		}
 		if out, code, err := r.run("status"); err != nil || code != 0 {
-			t.Errorf("without remotes it does not matter: %d, %v\n%s", code, err, out)
+			t.Errorf("without remotes it does not matter: %d, %v\n%s\nwant no error, code = 0", code, err, out)
 		}
 		if _, err := os.Stat(r.canary); err == nil {
-			t.Error("the repository executed its program")
+			t.Error("the repository executed its program; want an error")
 		}
 	}
 }
@@ -376,7 +376,7 @@ func TestSettingsOfTheCallerHold(t *testing.T) {
 		Settings: []Setting{{"user.name", "ours"}},
 	})
 	if err != nil || got.Stdout.Text() != "ours\n" {
-		t.Errorf("%q, %v", got.Stdout.Text(), err)
+		t.Errorf(`%q, %v; want no error, got.Stdout.Text() = "ours\n"`, got.Stdout.Text(), err)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestCancelledContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := g.Run(ctx, Command{Dir: r.dir, Root: r.root, Args: []string{"status"}}); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 }
 
@@ -398,11 +398,11 @@ func TestConfigurationIsChecked(t *testing.T) {
 	t.Parallel()
 	for _, p := range []string{"ext", "file", "", "a:b"} {
 		if _, err := New(Config{Protocols: []string{p}}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("protocol %q: got %v", p, err)
+			t.Errorf("protocol %q: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", p, err)
 		}
 	}
 	if _, err := New(Config{Path: "/nonexistent/git"}); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Errorf("missing program: got %v", err)
+		t.Errorf("missing program: got %v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 }
 
@@ -413,7 +413,7 @@ func TestVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := g.Version(t.Context()); err != nil || v == "" {
-		t.Errorf("got %q, %v", v, err)
+		t.Errorf(`got %q, %v; want no error, v other than ""`, v, err)
 	}
 	tests := []struct {
 		version string
@@ -421,7 +421,7 @@ func TestVersion(t *testing.T) {
 	}{{"2.32.0", false}, {"2.31.9", true}, {"3.0", false}, {"1.9.5", true}, {"2.39.5.windows.1", false}, {"2", true}}
 	for _, tt := range tests {
 		if got := older(tt.version, MinVersion); got != tt.want {
-			t.Errorf("older(%q) = %v", tt.version, got)
+			t.Errorf("older(%q) = %v; want got = %v", tt.version, got, tt.want)
 		}
 	}
 }

@@ -27,23 +27,23 @@ func TestALockIsHeldUntilItsFileIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := hostfs.TryLock(second); !errors.Is(err, hostfs.ErrHeld) {
-		t.Fatalf("a second lock: %v", err)
+		t.Fatalf("a second lock: %v; want err is hostfs.ErrHeld", err)
 	}
 	_ = first.Close()
 	if err := hostfs.TryLock(second); err != nil {
 		t.Fatalf("after the first was closed: %v", err)
 	}
 	if err := hostfs.TryLock(first); err == nil || errors.Is(err, hostfs.ErrHeld) {
-		t.Fatalf("a closed file: %v", err)
+		t.Fatalf("a closed file: %v; want an error, err is not hostfs.ErrHeld", err)
 	}
 }
 
 func TestFreeIsThatOfAFolderThatExists(t *testing.T) {
 	t.Parallel()
 	if n, err := hostfs.Free(t.TempDir()); err != nil || n <= 0 {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("%d, %v; want no error, n more than 0", n, err)
 	}
 	if _, err := hostfs.Free(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a folder that is not there has free space")
+		t.Error("a folder that is not there has free space; want an error")
 	}
 }

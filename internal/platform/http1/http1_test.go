@@ -126,11 +126,11 @@ func TestAnswersComeOverOneConnection(t *testing.T) {
 		{"hints", "200 after them"},
 	} {
 		if got := r.post(t, url, tt.send); got != tt.want {
-			t.Errorf("%s: %s, not %s", tt.send, got, tt.want)
+			t.Errorf("%s: %s, not %s; want got = %v", tt.send, got, tt.want, tt.want)
 		}
 	}
 	if n := r.dials.Load(); n != 1 {
-		t.Errorf("it dialled %d times", n)
+		t.Errorf("it dialled %d times; want n = 1", n)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestWhatItDoesNotCarryGoesToTheRest(t *testing.T) {
 	}
 	large := strings.Repeat("x", 1<<20)
 	if got := r.post(t, serve(t, echo), large); got != "200 "+large {
-		t.Errorf("a large body: %d bytes", len(got))
+		t.Errorf(`a large body: %d bytes; want got = "200 " + large`, len(got))
 	}
 	s := httptest.NewTLSServer(http.HandlerFunc(echo))
 	defer s.Close()
@@ -155,7 +155,7 @@ func TestWhatItDoesNotCarryGoesToTheRest(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if data, err := io.ReadAll(resp.Body); string(data) != "secret" || err != nil {
-		t.Errorf("over TLS: %q, %v", data, err)
+		t.Errorf(`over TLS: %q, %v; want string(data) = "secret", no error`, data, err)
 	}
 }
 
@@ -180,12 +180,12 @@ func TestAConnectionThatIsNoLongerQuietIsNotUsed(t *testing.T) {
 			r := newRig(t)
 			for range 2 {
 				if got := r.post(t, url, "?"); got != "200 truth" {
-					t.Errorf("answered %s", got)
+					t.Errorf(`answered %s; want got = "200 truth"`, got)
 				}
 				<-done
 			}
 			if n := r.dials.Load(); n != 2 {
-				t.Errorf("it dialled %d times", n)
+				t.Errorf("it dialled %d times; want n = 2", n)
 			}
 		})
 	}
@@ -200,11 +200,11 @@ func TestAServerMayCloseAfterItsAnswer(t *testing.T) {
 	r := newRig(t)
 	for range 2 {
 		if got := r.post(t, url, "?"); got != "200 good bye" {
-			t.Errorf("answered %s", got)
+			t.Errorf(`answered %s; want got = "200 good bye"`, got)
 		}
 	}
 	if n := r.dials.Load(); n != 2 {
-		t.Errorf("it dialled %d times", n)
+		t.Errorf("it dialled %d times; want n = 2", n)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestAServerThatMisbehavesIsLeft(t *testing.T) {
 				resp.Body.Close()
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, not %q", err, tt.want)
+				t.Errorf("%v, not %q; want an error, err.Error() with %v", err, tt.want, tt.want)
 			}
 		})
 	}
@@ -250,7 +250,7 @@ func TestARefusalIsHeardThatComesTooEarly(t *testing.T) {
 		_, _ = io.Copy(io.Discard, in)
 	})
 	if got := newRig(t).post(t, url, strings.Repeat("x", 30<<10)); got != "401 no\n" {
-		t.Errorf("answered %s", got)
+		t.Errorf(`answered %s; want got = "401 no\n"`, got)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestTheEndOfAContextEndsTheRequest(t *testing.T) {
 				resp.Body.Close()
 			}
 			if !errors.Is(err, mine) {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want err is %v", err, mine)
 			}
 			<-left // its connection is closed
 		})
@@ -311,7 +311,7 @@ func TestABodyThatIsNotReadToItsEndCostsTheConnection(t *testing.T) {
 	resp.Body.Close()
 	<-left
 	if _, err := resp.Body.Read(make([]byte, 1)); err == nil {
-		t.Error("a closed body was read")
+		t.Error("a closed body was read; want an error")
 	}
 }
 
@@ -347,7 +347,7 @@ func TestConnectionsAreNotMixedUp(t *testing.T) {
 					resp.Body.Close()
 				}
 				if err != nil && !given {
-					t.Errorf("%s: %v", want, err)
+					t.Errorf("%s: %v; want not (err != nil && !given)", want, err)
 				}
 				cancel()
 			}
@@ -386,7 +386,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		}
 		resp.Body.Close()
 		if after := <-closed; after != time.Minute {
-			t.Errorf("it was closed after %s", after)
+			t.Errorf("it was closed after %s; want after = time.Minute", after)
 		}
 	})
 }
@@ -401,6 +401,6 @@ func TestARequestIsNotSentForWhoIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Do(req); !errors.Is(err, context.Canceled) || r.dials.Load() != 0 {
-		t.Errorf("%v after %d dials", err, r.dials.Load())
+		t.Errorf("%v after %d dials; want err is context.Canceled, r.dials.Load() = 0", err, r.dials.Load())
 	}
 }

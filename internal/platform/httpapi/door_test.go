@@ -126,7 +126,8 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 		w := get(h, http.MethodGet, scheme+r.agent, "")
 		if w.Code != http.StatusCreated || got.ID != "agent:agent" || w.Body.String() != `{"a":2,"b":1}` ||
 			w.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%d %s %+v", w.Code, w.Body, got)
+			t.Errorf(`%d %s %+v; want w.Code = http.StatusCreated, got.ID = "agent:agent", w.Body.String() = `+
+				`"{\"a\":2,\"b\":1}", w.Header().Get("Content-Type") = "application/json"`, w.Code, w.Body, got)
 		}
 	}
 	for _, auth := range []string{
@@ -134,17 +135,18 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 		"Bearer " + r.agent + "x", "Bearer x y",
 	} {
 		if w := get(h, http.MethodGet, auth, ""); w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
-			t.Errorf("%q: %d %s", auth, w.Code, w.Body)
+			t.Errorf(`%q: %d %s; want w.Code = http.StatusUnauthorized, w.Header().Get("WWW-Authenticate") other than ""`,
+				auth, w.Code, w.Body)
 		}
 	}
 	if n := r.count(t, audit.LoginFailed); n != 7 {
-		t.Errorf("%d failed logins on record; a request without credentials is none", n)
+		t.Errorf("%d failed logins on record; a request without credentials is none; want n = 7", n)
 	}
 	for range 500 {
 		get(h, http.MethodGet, "Bearer guess", "")
 	}
 	if n := r.count(t, audit.LoginFailed); n > 60 {
-		t.Errorf("%d records of one who guesses", n)
+		t.Errorf("%d records of one who guesses; want n at most 60", n)
 	}
 }
 
@@ -162,14 +164,15 @@ func TestTheTokenOfASession(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+r.task)
 		w := httptest.NewRecorder()
 		if any.ServeHTTP(w, req); w.Code != want || want == 403 && !strings.Contains(w.Body.String(), "task_token") {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf(`%s: %d %s; want w.Code = %v, not (want == 403 && !strings.Contains(w.Body.String(), "task_token"))`,
+				path, w.Code, w.Body, want)
 		}
 		if session, err := r.Task(req); session != "task" || err != nil {
-			t.Errorf("%q %v", session, err)
+			t.Errorf(`%q %v; want session = "task", no error`, session, err)
 		}
 		req.Header.Set("Authorization", "Bearer "+r.admin)
 		if _, err := r.Task(req); capability.CodeOf(err) != capability.CodeUnauthenticated {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnauthenticated", err)
 		}
 	}
 }
@@ -182,7 +185,7 @@ func (r rig) count(t *testing.T, ev audit.Event) int {
 	}
 	for _, l := range lines {
 		if strings.Contains(string(l), "jct_") {
-			t.Errorf("a token was logged: %s", l)
+			t.Errorf(`a token was logged: %s; want string(l) without "jct_"`, l)
 		}
 	}
 	return len(lines)
@@ -196,10 +199,10 @@ func TestRolesAreAskedForBeforeTheHandler(t *testing.T) {
 		capability.RoleOperator)
 	if w := get(h, http.MethodPost, "Bearer "+r.agent, ""); w.Code != http.StatusForbidden || ran != 0 ||
 		r.count(t, audit.PermissionDenied) != 1 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("%d %s; want w.Code = http.StatusForbidden, ran = 0, r.count(t, audit.PermissionDenied) = 1", w.Code, w.Body)
 	}
 	if w := get(h, http.MethodPost, "Bearer "+r.admin, ""); w.Code != http.StatusOK || ran != 1 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("%d %s; want w.Code = http.StatusOK, ran = 1", w.Code, w.Body)
 	}
 }
 
@@ -233,7 +236,7 @@ func TestBodiesAreStrictAndBounded(t *testing.T) {
 	}
 	req := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), broken{}))
 	if _, err := httpapi.ReadBody(httptest.NewRecorder(), req, 100); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -255,10 +258,11 @@ func TestStreamsInBothForms(t *testing.T) {
 		backing := []byte(`{"a":1}!`)
 		err := errors.Join(s.Send("7", "step", backing[:7]), s.Send("", "", []byte(`{}`)), s.Beat())
 		if err != nil || w.Body.String() != want || !w.Flushed || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %q %v", accept, w.Body, err)
+			t.Errorf(`%s: %q %v; want no error, w.Body.String() = %v, w.Flushed = true, w.Header().Get("Cache-Control") = "no-store"`,
+				accept, w.Body, err, want)
 		}
 		if string(backing) != `{"a":1}!` {
-			t.Errorf("the caller's bytes became %s", backing)
+			t.Errorf(`the caller's bytes became %s; want string(backing) = "{\"a\":1}!"`, backing)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func TestBothWireForms(t *testing.T) {
 		client := s.client(t, llm.Config{Kind: c.kind})
 		text, tokens, err := client.Complete(t.Context(), "be brief", "a", "b")
 		if text != "hello é" || tokens != 9 || err != nil {
-			t.Errorf("%s: %q %d %v", c.kind, text, tokens, err)
+			t.Errorf(`%s: %q %d %v; want text = "hello é", tokens = 9, no error`, c.kind, text, tokens, err)
 		}
 		var pieces []string
 		got, err := client.Ask(t.Context(), llm.Request{
@@ -160,10 +160,11 @@ func TestBothWireForms(t *testing.T) {
 		}, func(p string) error { pieces = append(pieces, p); return nil })
 		if want := (llm.Reply{Text: "hello é", Model: "tiny-1-2026", In: 7, Out: 2}); got != want || err != nil ||
 			strings.Join(pieces, "|") != "hel|lo é" {
-			t.Errorf("%s: %+v %q %v", c.kind, got, pieces, err)
+			t.Errorf(`%s: %+v %q %v; want got = %v, no error, strings.Join(pieces, "|") = "hel|lo é"`, c.kind, got, pieces, err, want)
 		}
 		if s.bodies[0] != c.asked || s.bodies[1] != c.flowing || s.paths[0] != c.path {
-			t.Errorf("%s %s:\n%s\n%s", c.kind, s.paths[0], s.bodies[0], s.bodies[1])
+			t.Errorf("%s %s:\n%s\n%s\nwant s.bodies[0] = %v, s.bodies[1] = %v, s.paths[0] = %v",
+				c.kind, s.paths[0], s.bodies[0], s.bodies[1], c.asked, c.flowing, c.path)
 		}
 		h := s.heads[0]
 		if c.kind == llm.OpenAI && (h.Get("Authorization") != "Bearer "+key || h.Get("x-api-key") != "") {
@@ -195,7 +196,7 @@ func TestFailuresHaveCodesAndNoKeys(t *testing.T) {
 		}
 		if all := fmt.Sprintf("%v %+v %v", err, e, errors.Unwrap(e)); strings.Contains(all, key) || strings.Contains(all, "sk-proj") ||
 			strings.Contains(all, "xyz") {
-			t.Errorf("%d tells a key: %s", status, all)
+			t.Errorf(`%d tells a key: %s; want all without %v, all without "sk-proj", all without "xyz"`, status, all, key)
 		}
 		if status == 429 && e.RetryAfter != 7*time.Second {
 			t.Errorf("e.RetryAfter = %v, want !(status == 429 && e.RetryAfter != 7*time.Second)", e.RetryAfter)
@@ -231,7 +232,8 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 	})
 	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); capability.CodeOf(err) != capability.CodeOverloaded ||
 		len(s.bodies) != 1 {
-		t.Error("an hour is not waited for:", err, len(s.bodies))
+		t.Errorf("an hour is not waited for: %v %v; want capability.CodeOf(err) = capability.CodeOverloaded, len(s.bodies) = 1",
+			err, len(s.bodies))
 	}
 
 	s = serve(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -285,13 +287,13 @@ func TestStreamsThatBreak(t *testing.T) {
 	s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", openAIStream) })
 	if _, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
 		func(string) error { return stop }); !errors.Is(err, stop) {
-		t.Error(err)
+		t.Errorf("%v; want err is %v", err, stop)
 	}
 	s = serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "application/json", openAIBody) })
 	got, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
 		func(string) error { return nil })
 	if got.Text != "hello é" || err != nil {
-		t.Error("a service that does not stream:", got, err)
+		t.Errorf(`a service that does not stream: %v %v; want got.Text = "hello é", no error`, got, err)
 	}
 }
 
@@ -322,18 +324,18 @@ func TestEverythingIsBounded(t *testing.T) {
 		t.Errorf("c.Ask(t.Context(), ask, nil) = %v, err = %v, want got.Truncated && err == nil", got, err)
 	}
 	if _, err := c.Ask(t.Context(), ask, nil); capability.AsError(err).Reason != "output_parse_error" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "output_parse_error"`, err)
 	}
 	if _, err := c.Ask(t.Context(), ask, nil); capability.CodeOf(err) != capability.CodeTimeout {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 	if _, _, err := c.Complete(t.Context(), strings.Repeat("x", llm.MaxPrompt), "y"); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := c.Complete(ctx, "", "y"); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	for _, cfg := range []llm.Config{
 		{Kind: "x", BaseURL: "https://a", Model: "m"},
@@ -356,6 +358,6 @@ func TestEverythingIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := unread.Complete(t.Context(), "", "y"); capability.AsError(err).Reason != "model_credentials" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "model_credentials"`, err)
 	}
 }

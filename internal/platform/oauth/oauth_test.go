@@ -141,17 +141,19 @@ func TestTokensThatHold(t *testing.T) {
 	} {
 		who, err := s.Principal(t.Context(), i.sign(tt.alg, tt.kid, i.claims(tt.change)))
 		if err != nil || who.ID != "agent:oidc/ann" || who.Role != capability.RoleAgent || !who.Scoped || who.Most != tt.most {
-			t.Errorf("%s: %+v %v", name, who, err)
+			t.Errorf(`%s: %+v %v; want no error, who.ID = "agent:oidc/ann", who.Role = capability.RoleAgent, who.Scoped = true, `+
+				"who.Most = %v", name, who, err, tt.most)
 		}
 		if who.Covers(capability.EffectRead) != (tt.most != "") || who.Covers(capability.EffectAdmin) {
-			t.Errorf("%s covers the wrong effects", name)
+			t.Errorf(`%s covers the wrong effects; want who.Covers(capability.EffectRead) = (tt.most != ""), not `+
+				"who.Covers(capability.EffectAdmin)", name)
 		}
 	}
 	if i.fetches.Load() != 1 {
-		t.Errorf("the keys were fetched %d times", i.fetches.Load())
+		t.Errorf("the keys were fetched %d times; want i.fetches.Load() = 1", i.fetches.Load())
 	}
 	if got := s.ScopesFor(capability.EffectWrite); len(got) != 1 || got[0] != "j.write" {
-		t.Errorf("to write one asks for %v", got)
+		t.Errorf(`to write one asks for %v; want len(got) = 1, got[0] = "j.write"`, got)
 	}
 }
 
@@ -183,10 +185,11 @@ func TestTokensThatDoNot(t *testing.T) {
 	} {
 		who, err := s.Principal(t.Context(), token)
 		if capability.CodeOf(err) != capability.CodeUnauthenticated {
-			t.Errorf("%s: %+v %v", name, who, err)
+			t.Errorf("%s: %+v %v; want capability.CodeOf(err) = capability.CodeUnauthenticated", name, who, err)
 		}
 		if err != nil && token != "" && strings.Contains(err.Error(), token) {
-			t.Errorf("%s: the token is in the error", name)
+			t.Errorf(`%s: the token is in the error; want not (err != nil && token != "" && strings.Contains(err.Error(), token))`,
+				name)
 		}
 	}
 	if _, err := s.Principal(t.Context(), good); err != nil {
@@ -203,7 +206,7 @@ func TestKeysAreFetchedSeldom(t *testing.T) {
 		_, _ = s.Principal(t.Context(), i.sign("ES256", "unknown", i.claims(nil)))
 	}
 	if n := i.fetches.Load(); n > 2 {
-		t.Errorf("%d fetches for tokens with a key that does not exist", n)
+		t.Errorf("%d fetches for tokens with a key that does not exist; want n at most 2", n)
 	}
 	token := i.sign("ES256", "e", i.claims(map[string]any{"exp": now.Add(48 * time.Hour).Unix()}))
 	if _, err := s.Principal(t.Context(), token); err != nil {
@@ -212,7 +215,7 @@ func TestKeysAreFetchedSeldom(t *testing.T) {
 	before := i.fetches.Load()
 	now = now.Add(keysTTL + time.Second)
 	if _, err := s.Principal(t.Context(), token); err != nil || i.fetches.Load() != before+1 {
-		t.Errorf("after an hour: %v, %d fetches", err, i.fetches.Load()-before)
+		t.Errorf("after an hour: %v, %d fetches; want no error, i.fetches.Load() = before + 1", err, i.fetches.Load()-before)
 	}
 }
 
@@ -221,7 +224,7 @@ func TestAnIssuerThatIsAwayIsNoVerdict(t *testing.T) {
 	i := newIssuer(t)
 	s := i.server(func(c *Config) { c.Issuer = "http://127.0.0.1:1" })
 	if _, err := s.Principal(t.Context(), i.sign("ES256", "e", i.claims(nil))); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 }
 
@@ -235,7 +238,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 		"admin":      {Issuer: "https://issuer.example", Resource: resource, Role: capability.RoleAdmin},
 	} {
 		if _, err := New(cfg); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is taken; want an error", name)
 		}
 	}
 }

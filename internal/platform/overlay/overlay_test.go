@@ -98,7 +98,7 @@ func (g *ground) undo() {
 func (g *ground) same(want map[string]string) {
 	g.t.Helper()
 	if diff := cmp.Diff(want, g.tree()); diff != "" {
-		g.t.Errorf("not as it was (-before +after):\n%s", diff)
+		g.t.Errorf("not as it was (-before +after):\n%s\nwant diff = \"\"", diff)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestEverythingIsUndoneToTheByte(t *testing.T) {
 	}
 	if got := g.read(filepath.Join(g.work, "CLAUDE.md")); !strings.HasPrefix(got, "the project's\nown text\n<!-- junctor pty-1-ab") ||
 		!strings.Contains(got, "\nours\n<!--") {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got beginning with "the project's\nown text\n<!-- junctor pty-1-ab", got with "\nours\n<!--"`, got)
 	}
 	for path, mode := range map[string]fs.FileMode{
 		filepath.Join(g.own, "a"): fs.ModeDir | 0o700, filepath.Join(g.own, "a", "b", "secret.json"): 0o600,
@@ -168,11 +168,11 @@ func TestEverythingIsUndoneToTheByte(t *testing.T) {
 		filepath.Join(g.work, "CLAUDE.md"): 0o644, g.journal: 0o600,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v %v", path, info.Mode(), err)
+			t.Errorf("%s: %v %v; want no error, info.Mode() = %v", path, info.Mode(), err, mode)
 		}
 	}
 	if out, err := exec.Command("git", "-C", g.work, "check-ignore", ".task-agents/x").Output(); err != nil || len(out) == 0 {
-		t.Errorf("git does not ignore it: %v", err)
+		t.Errorf("git does not ignore it: %v; want no error, len(out) other than 0", err)
 	}
 
 	g.undo()
@@ -231,7 +231,7 @@ func TestAFailureUndoesWhatCameBefore(t *testing.T) {
 	err := overlay.Apply(t.Context(), g.journal, "s", append(changes,
 		overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "broken.json"), Edits: []overlay.Edit{set("1", "b")}}))
 	if e := capability.AsError(err); e == nil || e.Reason != "overlay_broken" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want e not nil, e.Reason = "overlay_broken"`, err)
 	}
 	g.same(before)
 }
@@ -314,7 +314,7 @@ func TestLinksInsideAreFollowedAndStay(t *testing.T) {
 		Edits: []overlay.Edit{set("true", "a")},
 	})
 	if got := g.read(filepath.Join(g.home, "dotfiles", "claude.json")); got != `{"a": true}` {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got = "{\"a\": true}"`, got)
 	}
 	g.undo()
 	g.same(before)
@@ -413,7 +413,7 @@ func TestALockIsRespectedUntilItIsStale(t *testing.T) {
 	ctx, cancel := contextThatEnds(t)
 	defer cancel()
 	if e := capability.AsError(overlay.Apply(ctx, g.journal, "s", []overlay.Change{change})); e == nil || e.Reason != "overlay_busy" {
-		t.Errorf("%v", e)
+		t.Errorf(`%v; want e not nil, e.Reason = "overlay_busy"`, e)
 	}
 	old := time.Now().Add(-time.Minute)
 	g.must(os.Chtimes(path+".lock", old, old))

@@ -184,12 +184,13 @@ func TestABlockLeavesEveryLineOfTheUsers(t *testing.T) {
 		got := g.read(path)
 		for _, line := range added {
 			if strings.Count(got, line) != 1 {
-				t.Fatalf("seed %d: %q is not in %q", seed, line, got)
+				t.Fatalf("seed %d: %q is not in %q; want strings.Count(got, line) = 1", seed, line, got)
 			}
 		}
 		if strings.Count(got, "line of the project\n") != want || strings.Contains(got, "junctor") || strings.Contains(got, "two") ||
 			strings.Count(got, "\n") > want+len(added)+1 {
-			t.Fatalf("seed %d: %q", seed, got)
+			t.Fatalf(`seed %d: %q; want strings.Count(got, "line of the project\n") = %v, got without "junctor", got without `+
+				`"two", strings.Count(got, "\n") at most want + len(added) + 1`, seed, got, want)
 		}
 	}
 }
@@ -219,13 +220,13 @@ func FuzzMerge(f *testing.F) {
 		}
 		after := g.read(path)
 		if !json.Valid([]byte(after)) {
-			t.Fatalf("%q became %q", doc, after)
+			t.Fatalf("%q became %q; want json.Valid([]byte(after))", doc, after)
 		}
 		// A blank at the end is a foreign change, so the session's own part is searched for.
 		g.write(path, after+" ", 0o600)
 		g.undo()
 		if got := g.read(path); got != doc+" " && doc != "" {
-			t.Fatalf("%q became %q and then %q", doc, after, got)
+			t.Fatalf(`%q became %q and then %q; want not (got != doc+" " && doc != "")`, doc, after, got)
 		}
 	})
 }

@@ -155,10 +155,10 @@ func TestTheEndIsTheExitAndAllThatWasSaid(t *testing.T) {
 	r := start(t, "exit")
 	said, err := io.ReadAll(r.out)
 	if err != nil || string(said) != "last words\r\n" {
-		t.Errorf("%q %v", said, err)
+		t.Errorf(`%q %v; want no error, string(said) = "last words\r\n"`, said, err)
 	}
 	if e := r.Exit(); e != (process.Exit{Code: 7}) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v; want e = (process.Exit{Code: 7})", e)
 	}
 	r.Ask() // and nothing happens
 	r.Kill()
@@ -171,7 +171,7 @@ func TestAskingAndKilling(t *testing.T) {
 		r.Ask()
 		r.until(t, "bye")
 		if e := r.Exit(); e.Code != 0 || e.Signal != "" {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v; want e.Code = 0, e.Signal = ""`, e)
 		}
 	})
 	t.Run("one that does not", func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestAskingAndKilling(t *testing.T) {
 		r.Ask()
 		r.Kill()
 		if e := r.Exit(); e.Code != -9 || e.Signal != "SIGKILL" {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v; want e.Code = -9, e.Signal = "SIGKILL"`, e)
 		}
 	})
 	t.Run("a shell is hung up", func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestAskingAndKilling(t *testing.T) {
 			}
 		}
 		if e := r.Exit(); e.Signal != "SIGHUP" {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v; want e.Signal = "SIGHUP"`, e)
 		}
 	})
 }
@@ -224,11 +224,11 @@ func TestWhatAProgramStartedEndsWithIt(t *testing.T) {
 			r.until(t, "ready")
 			end(r)
 			if e := r.Exit(); e.Left < 1 { // the system hangs up on some itself
-				t.Errorf("%+v", e)
+				t.Errorf("%+v; want e.Left at least 1", e)
 			}
 			for _, pid := range pids {
 				if alive(pid) {
-					t.Errorf("process %d is left", pid)
+					t.Errorf("process %d is left; want not alive(pid)", pid)
 				}
 			}
 		})
@@ -244,16 +244,16 @@ func TestASweepEndsWhoCarriesTheMark(t *testing.T) {
 	r.until(t, "ready")
 	other.until(t, "ready")
 	if n := process.Sweep(markOf(t) + "-one"); n != 1 {
-		t.Errorf("%d were ended", n)
+		t.Errorf("%d were ended; want n = 1", n)
 	}
 	if e := r.Exit(); e.Signal != "SIGKILL" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Signal = "SIGKILL"`, e)
 	}
 	if !alive(other.Pid()) {
 		t.Error("another program was ended")
 	}
 	if process.Sweep("") != 0 || process.Sweep("MARK=") != 0 {
-		t.Error("no mark fits everybody")
+		t.Error(`no mark fits everybody; want process.Sweep("") = 0, process.Sweep("MARK=") = 0`)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := process.Start(spec)
 			if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "program_missing" {
-				t.Errorf("%v", err)
+				t.Errorf(`%v; want an error, e.Code = capability.CodeInvalidInput, e.Reason = "program_missing"`, err)
 			}
 		})
 	}
@@ -299,10 +299,10 @@ func TestAProgramWithoutATerminalHasPipesAndTheSameEnd(t *testing.T) {
 		t.Error(err)
 	}
 	if rest, err := io.ReadAll(r.out); err != nil || len(rest) != 0 {
-		t.Errorf("after the end it read %q, %v", rest, err)
+		t.Errorf("after the end it read %q, %v; want no error, len(rest) = 0", rest, err)
 	}
 	if exit := p.Exit(); exit.Code != 0 || exit.Left == 0 {
-		t.Errorf("it ended with %+v; what it left behind has to be ended too", exit)
+		t.Errorf("it ended with %+v; what it left behind has to be ended too; want exit.Code = 0, exit.Left other than 0", exit)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -317,11 +317,11 @@ func TestWhatAProgramSaysOnItsStandardErrorIsThereAtItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit := p.Exit(); exit.Code != 3 || words.String() != "it is broken\n" {
-		t.Errorf("%+v, %q", exit, words.String())
+		t.Errorf(`%+v, %q; want exit.Code = 3, words.String() = "it is broken\n"`, exit, words.String())
 	}
 	_ = p.Close()
 	if _, err := process.StartPiped(process.Spec{Argv: []string{self + "-not"}, Dir: t.TempDir()}, &words); err == nil ||
 		capability.AsError(err).Reason != "program_missing" {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf(`a program that is not there: %v; want an error, capability.AsError(err).Reason = "program_missing"`, err)
 	}
 }

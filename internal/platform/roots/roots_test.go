@@ -61,10 +61,10 @@ func TestResolve(t *testing.T) {
 			if err != nil {
 				e := capability.AsError(err)
 				if e.Code != tt.code || e.Reason != tt.reason {
-					t.Errorf("got %q %q (%v)", e.Code, e.Reason, err)
+					t.Errorf("got %q %q (%v); want e.Code = %v, e.Reason = %v", e.Code, e.Reason, err, tt.code, tt.reason)
 				}
 				if strings.Contains(e.Error(), base) {
-					t.Errorf("the message names a host path: %v", e)
+					t.Errorf("the message names a host path: %v; want e.Error() without %v", e, base)
 				}
 				return
 			}
@@ -104,7 +104,8 @@ func TestDirectory(t *testing.T) {
 				return
 			}
 			if err != nil || dir != filepath.Join(real, tt.dir) || root != filepath.Join(real, "a") {
-				t.Errorf("got %q, %q, %v", dir, root, err)
+				t.Errorf(`got %q, %q, %v; want no error, dir = filepath.Join(real, tt.dir), root = filepath.Join(real, "a")`,
+					dir, root, err)
 			}
 		})
 	}
@@ -114,10 +115,10 @@ func TestNoRoots(t *testing.T) {
 	t.Parallel()
 	s, err := Open(nil)
 	if err != nil || !s.Empty() {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, s.Empty()", err)
 	}
 	if _, err := s.Resolve("", "x"); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 }
 
@@ -131,7 +132,7 @@ func TestOpenRefusesBadRoots(t *testing.T) {
 		"not there": {{ID: "x", Path: filepath.Join(dir, "gone")}},
 	} {
 		if _, err := Open(list); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -165,12 +166,13 @@ func TestWorkdirIsWhereItReallyIs(t *testing.T) {
 			dir, root, err := s.Workdir(tt.path)
 			if tt.reason != "" {
 				if e := capability.AsError(err); e == nil || e.Reason != tt.reason || strings.Contains(e.Message, base) {
-					t.Errorf("got %v", err)
+					t.Errorf("got %v; want e not nil, e.Reason = %v, e.Message without %v", err, tt.reason, base)
 				}
 				return
 			}
 			if err != nil || dir != filepath.Join(real, tt.dir) || root != filepath.Join(real, tt.root) {
-				t.Errorf("got %q, %q, %v", dir, root, err)
+				t.Errorf("got %q, %q, %v; want no error, dir = filepath.Join(real, tt.dir), root = filepath.Join(real, tt.root)",
+					dir, root, err)
 			}
 		})
 	}

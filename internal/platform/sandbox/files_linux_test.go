@@ -66,7 +66,7 @@ for i in 0 1 2 3 4 5 6 7 8 9; do if (: >&$i) 2>/dev/null; then printf '%s ' $i; 
 						_ = theirs[i].Close()
 						line, err := bufio.NewReader(ours[i]).ReadString('\n')
 						if want := fmt.Sprintf("hello %d\n", 3+i); line != want {
-							t.Errorf("round %d: descriptor %d wrote %q, %v", round, 3+i, line, err)
+							t.Errorf("round %d: descriptor %d wrote %q, %v; want line = %v", round, 3+i, line, err, want)
 						}
 					}
 					if tier != T1 {
@@ -91,7 +91,8 @@ func TestTooManyDescriptorsAreRefused(t *testing.T) {
 			spec.Files, _ = pipes(t, MaxFiles+1)
 			r, err := box.Run(t.Context(), spec, Confinement{Work: workDir(t), MinTier: tier, MaxTier: tier, AllowUnfiltered: tier == T1})
 			if e := capability.AsError(err); e == nil || e.Code != capability.CodeTooLarge || len(r.Stdout.Bytes()) > 0 {
-				t.Errorf("got %v, %q", err, r.Stdout.Text())
+				t.Errorf("got %v, %q; want e not nil, e.Code = capability.CodeTooLarge, len(r.Stdout.Bytes()) at most 0",
+					err, r.Stdout.Text())
 			}
 		})
 	}

@@ -118,7 +118,8 @@ func TestForkBombIsCapped(t *testing.T) {
 		c.Limits.Processes = 40
 		r, err := box.Run(t.Context(), hostile(`i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done 2>/dev/null; echo all started`), c)
 		if err == nil && strings.Contains(r.Stdout.Text(), "all started") && r.ExitCode == 0 {
-			t.Errorf("200 processes ran with a limit of 40: %d %s", r.ExitCode, r.Stderr.Text())
+			t.Errorf("200 processes ran with a limit of 40: %d %s; want not (err == nil && strings.Contains(r.Stdout.Text(), "+
+				`"all started") && r.ExitCode == 0)`, r.ExitCode, r.Stderr.Text())
 		}
 	})
 }
@@ -141,7 +142,7 @@ func TestTwoSandboxesDoNotStarveEachOther(t *testing.T) {
 		r, err := box.Run(t.Context(), hostile("for i in 1 2 3 4 5; do sleep 0.01 & done; wait; echo fine"),
 			Confinement{Work: workDir(t), Limits: Limits{Processes: 40}})
 		if err != nil || r.Stdout.Text() != "fine\n" {
-			t.Errorf("got %q, %v, %s", r.Stdout.Text(), err, r.Stderr.Text())
+			t.Errorf(`got %q, %v, %s; want no error, r.Stdout.Text() = "fine\n"`, r.Stdout.Text(), err, r.Stderr.Text())
 		}
 	}
 	cancel()
@@ -165,7 +166,7 @@ func TestMemoryIsBoundedForTheWholeTree(t *testing.T) {
 		r, err = box.Run(t.Context(), split, c)
 		wantReason(t, err, "resource_limit", "memory")
 		if strings.Count(r.Stdout.Text(), "ate 48") == 8 {
-			t.Error("8 times 48 MiB fitted into 96")
+			t.Error(`8 times 48 MiB fitted into 96; want strings.Count(r.Stdout.Text(), "ate 48") other than 8`)
 		}
 	})
 }
@@ -193,7 +194,7 @@ func TestCPUTimeIsBounded(t *testing.T) {
 		_, err := box.Run(t.Context(), hostile("while :; do :; done"), c)
 		wantReason(t, err, "resource_limit", "cpu")
 		if spent := time.Since(began); spent > 60*time.Second {
-			t.Errorf("it took %s", spent)
+			t.Errorf("it took %s; want spent at most 60 * time.Second", spent)
 		}
 		// Split over two processes, each below the limit.
 		_, err = box.Run(t.Context(), hostile("(while :; do :; done) & while :; do :; done"), c)
@@ -210,7 +211,7 @@ func TestEndlessOutputStopsTheProgram(t *testing.T) {
 			r, err := box.Run(t.Context(), spec, c)
 			wantReason(t, err, "output_limit", "")
 			if kept := len(r.Stdout.Bytes()) + len(r.Stderr.Bytes()); kept > 140<<10 {
-				t.Errorf("%s: %d bytes were kept", name, kept)
+				t.Errorf("%s: %d bytes were kept; want kept at most 140 << 10", name, kept)
 			}
 		}
 	})
@@ -224,21 +225,21 @@ func TestDiskIsBounded(t *testing.T) {
 		wantReason(t, err, "resource_limit", "file_size")
 		_, err = box.Run(t.Context(), hostile("exec truncate -s 1T sparse"), c)
 		if e := capability.CodeOf(err); e != capability.CodeFailed && err != nil {
-			t.Errorf("sparse: %v", err)
+			t.Errorf("sparse: %v; want not (e != capability.CodeFailed && err != nil)", err)
 		}
 		if info, serr := os.Stat(filepath.Join(c.Work, "sparse")); serr == nil && info.Size() > 4<<20 {
-			t.Errorf("a file of %d bytes was made", info.Size())
+			t.Errorf("a file of %d bytes was made; want not (serr == nil && info.Size() > 4<<20)", info.Size())
 		}
 		began := time.Now()
 		_, err = box.Run(t.Context(), hostile("for i in 1 2 3 4 5 6; do head -c 3000000 /dev/zero > f$i; done; sleep 60"), c)
 		wantReason(t, err, "resource_limit", "disk")
 		if spent := time.Since(began); spent > 30*time.Second {
-			t.Errorf("it took %s", spent)
+			t.Errorf("it took %s; want spent at most 30 * time.Second", spent)
 		}
 		if tier == T3 {
 			r, err := box.Run(t.Context(), hostile(`for i in 1 2 3; do head -c 3000000 /dev/zero > "$TMPDIR/f$i" || exit 9; done`), c)
 			if err == nil && r.ExitCode != 9 {
-				t.Errorf("9 MB fitted into a temporary directory of 4: %d", r.ExitCode)
+				t.Errorf("9 MB fitted into a temporary directory of 4: %d; want not (err == nil && r.ExitCode != 9)", r.ExitCode)
 			}
 		}
 	})
@@ -260,11 +261,11 @@ func TestATimeoutIsKept(t *testing.T) {
 		}()
 		r, err := box.Run(ctx, hostile(`trap "" TERM; echo begun; echo x > begun; while :; do sleep 1; done`), c)
 		if !errors.Is(err, context.Canceled) || r.Stdout.Text() != "begun\n" {
-			t.Errorf("got %v, %q", err, r.Stdout.Text())
+			t.Errorf(`got %v, %q; want err is context.Canceled, r.Stdout.Text() = "begun\n"`, err, r.Stdout.Text())
 		}
 		cancel()
 		if spent := time.Since(<-stopped); spent > 20*time.Second {
-			t.Errorf("it took %s after it was told to stop", spent)
+			t.Errorf("it took %s after it was told to stop; want spent at most 20 * time.Second", spent)
 		}
 	})
 }
@@ -279,16 +280,16 @@ func TestNoDaemonSurvives(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if _, err := box.Run(ctx, hostile(daemons+"sleep 60"), c); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v; want err is context.DeadlineExceeded", err)
 		}
 		noneLeft(t, mark)
 		began := time.Now()
 		r, err := box.Run(t.Context(), hostile(daemons+"exit 0"), c)
 		if err != nil || r.ExitCode != 0 {
-			t.Errorf("got %d, %v", r.ExitCode, err)
+			t.Errorf("got %d, %v; want no error, r.ExitCode = 0", r.ExitCode, err)
 		}
 		if spent := time.Since(began); spent > 20*time.Second {
-			t.Errorf("it took %s although the program ended at once", spent)
+			t.Errorf("it took %s although the program ended at once; want spent at most 20 * time.Second", spent)
 		}
 		noneLeft(t, mark)
 	})
@@ -304,7 +305,7 @@ func noneLeft(t *testing.T, mark string) {
 	}
 	for _, name := range lines {
 		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(mark)) {
-			t.Errorf("%s survived: %q", name, data)
+			t.Errorf("%s survived: %q; want not (err == nil && bytes.Contains(data, []byte(mark)))", name, data)
 		}
 	}
 }

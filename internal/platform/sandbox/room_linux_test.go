@@ -69,7 +69,7 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("%d answers: %q %s", len(got), got, r.Stderr.Text())
+		t.Errorf("%d answers: %q %s; want len(got) = %v", len(got), got, r.Stderr.Text(), len(want))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -78,7 +78,7 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 		t.Errorf("heard %s", events)
 	}
 	if r.Placement.Network != NetworkProxy {
-		t.Errorf("the result says network %s", r.Placement.Network)
+		t.Errorf("the result says network %s; want r.Placement.Network = %v", r.Placement.Network, NetworkProxy)
 	}
 }
 
@@ -92,12 +92,12 @@ func TestAnUnfilteredNetworkIsNotGivenSilently(t *testing.T) {
 	c := Confinement{Work: workDir(t), Network: NetworkProxy, MinTier: T2, MaxTier: T2}
 	_, err := box.Run(t.Context(), hostile("true"), c)
 	if e := capability.AsError(err); e == nil || e.Code != capability.CodeApprovalRequired {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want e not nil, e.Code = capability.CodeApprovalRequired", err)
 	}
 	c.AllowUnfiltered = true
 	r, err := box.Run(t.Context(), hostile("true"), c)
 	if err != nil || r.Placement.Network != NetworkUnfiltered {
-		t.Errorf("got %+v, %v", r.Placement, err)
+		t.Errorf("got %+v, %v; want no error, r.Placement.Network = %v", r.Placement, err, NetworkUnfiltered)
 	}
 }
 
@@ -125,7 +125,8 @@ func TestWorkDirectoriesAreJudged(t *testing.T) {
 			change(&bad, &spec)
 			r, err := box.Run(t.Context(), spec, bad)
 			if e := capability.AsError(err); e == nil || e.Reason != "security_violation" || len(r.Stdout.Bytes()) != 0 {
-				t.Errorf("%+v %q: got %v, %q", bad, spec.Dir, err, r.Stdout.Text())
+				t.Errorf(`%+v %q: got %v, %q; want e not nil, e.Reason = "security_violation", len(r.Stdout.Bytes()) = 0`,
+					bad, spec.Dir, err, r.Stdout.Text())
 			}
 		}
 	})
@@ -146,10 +147,10 @@ func TestSwitchedOffLayers(t *testing.T) {
 			box := New(Config{Off: map[string]string{layer: "by the test"}})
 			f := box.Facts()
 			if f.Tier != best || !strings.Contains(f.Missing[layer], "by the test") {
-				t.Errorf("%+v", f)
+				t.Errorf(`%+v; want f.Tier = %v, f.Missing[layer] with "by the test"`, f, best)
 			}
 			if layer == LayerLandlock && f.NoT2 == "" {
-				t.Error("T2 without Landlock is not a tier")
+				t.Error(`T2 without Landlock is not a tier; want not (layer == LayerLandlock && f.NoT2 == "")`)
 			}
 			c := Confinement{Work: workDir(t), MinTier: best}
 			r, err := box.Run(t.Context(), hostile("echo ran"), c)
@@ -158,7 +159,8 @@ func TestSwitchedOffLayers(t *testing.T) {
 				r, err = box.Run(t.Context(), hostile("echo ran"), c)
 			}
 			if err != nil || r.Stdout.Text() != "ran\n" || r.Placement.Tier != best || r.Placement.Missing[layer] == "" {
-				t.Errorf("got %v, %q, %+v", err, r.Stdout.Text(), r.Placement)
+				t.Errorf(`got %v, %q, %+v; want no error, r.Stdout.Text() = "ran\n", r.Placement.Tier = %v, `+
+					`r.Placement.Missing[layer] other than ""`, err, r.Stdout.Text(), r.Placement, best)
 			}
 			if best == T3 {
 				return
@@ -168,7 +170,9 @@ func TestSwitchedOffLayers(t *testing.T) {
 			e, ok := errors.AsType[*capability.Error](err)
 			if !ok || e.Reason != "sandbox_unavailable" || e.Code != capability.CodeUnavailable || e.Hint == "" ||
 				!strings.Contains(e.Message, "by the test") || len(r.Stdout.Bytes()) != 0 {
-				t.Errorf("below the demanded tier: %v, %q", err, r.Stdout.Text())
+				t.Errorf(`below the demanded tier: %v, %q; want ok = true, e.Reason = "sandbox_unavailable", e.Code = `+
+					`capability.CodeUnavailable, e.Hint other than "", e.Message with "by the test", len(r.Stdout.Bytes()) = 0`, err,
+					r.Stdout.Text())
 			}
 		})
 	}
@@ -185,7 +189,8 @@ func TestSetupFailuresAreTold(t *testing.T) {
 		_, err := box.Run(t.Context(), Spec{Path: notExecutable}, c)
 		e, ok := errors.AsType[*capability.Error](err)
 		if !ok || e.Reason != "sandbox_setup_failed" || e.Details["step"] != "start the program" || e.Details["errno"] != "EACCES" {
-			t.Errorf("got %v %+v", err, e)
+			t.Errorf(`got %v %+v; want ok = true, e.Reason = "sandbox_setup_failed", e.Details["step"] = "start the program", `+
+				`e.Details["errno"] = "EACCES"`, err, e)
 		}
 		_, err = box.Run(t.Context(), Spec{Path: "/usr/bin/absent"}, c)
 		wantReason(t, err, "tool_not_found", "")
@@ -213,29 +218,32 @@ func TestTheProgramSeesItsRoom(t *testing.T) {
 			t.Errorf("got %d, %v, %q (%s), want %q", r.ExitCode, err, r.Stdout.Text(), r.Stderr.Text(), want)
 		}
 		if got := readFile(filepath.Join(c.Work, "made")); got != "made\n" {
-			t.Errorf("the work directory holds %q", got)
+			t.Errorf(`the work directory holds %q; want got = "made\n"`, got)
 		}
 		if tier == T3 {
 			r, err = box.Run(t.Context(), hostile("echo out > /dev/stdout; echo err > /dev/stderr; cp /bin/true mine; chmod 700 mine; ./mine"), c)
 			if err != nil || r.ExitCode != 0 || r.Stdout.Text() != "out\n" || r.Stderr.Text() != "err\n" {
-				t.Errorf("got %d, %v, %q, %q", r.ExitCode, err, r.Stdout.Text(), r.Stderr.Text())
+				t.Errorf(`got %d, %v, %q, %q; want no error, r.ExitCode = 0, r.Stdout.Text() = "out\n", r.Stderr.Text() = "err\n"`,
+					r.ExitCode, err, r.Stdout.Text(), r.Stderr.Text())
 			}
 		}
 		r, err = box.Run(t.Context(), hostile("kill -USR1 $$"), c)
 		if err != nil || r.Signal != "SIGUSR1" || r.ExitCode != -1 {
-			t.Errorf("got %d %s, %v", r.ExitCode, r.Signal, err)
+			t.Errorf(`got %d %s, %v; want no error, r.Signal = "SIGUSR1", r.ExitCode = -1`, r.ExitCode, r.Signal, err)
 		}
 		c.WorkReadOnly = true
 		r, err = box.Run(t.Context(), hostile("echo x > made"), c)
 		if err != nil || r.ExitCode == 0 || readFile(filepath.Join(c.Work, "made")) != "made\n" {
-			t.Errorf("a read-only work directory was written to: %d, %v", r.ExitCode, err)
+			t.Errorf("a read-only work directory was written to: %d, %v; want no error, r.ExitCode other than 0, "+
+				`readFile(filepath.Join(c.Work, "made")) = "made\n"`, r.ExitCode, err)
 		}
 		c.Work = t.TempDir() // empty so far
 		if err := os.Chmod(c.Work, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if r, err = box.Run(t.Context(), hostile("ls"), c); err != nil || r.ExitCode != 0 {
-			t.Errorf("a read-only work directory cannot be read: %d, %v, %s", r.ExitCode, err, r.Stderr.Text())
+			t.Errorf("a read-only work directory cannot be read: %d, %v, %s; want no error, r.ExitCode = 0",
+				r.ExitCode, err, r.Stderr.Text())
 		}
 	})
 }
@@ -249,7 +257,8 @@ func TestRunsAtOnce(t *testing.T) {
 			wg.Go(func() {
 				r, err := box.Run(t.Context(), hostile(fmt.Sprintf("echo %d; exit %d", i, i)), c)
 				if err != nil || r.ExitCode != i || r.Stdout.Text() != fmt.Sprintf("%d\n", i) {
-					t.Errorf("run %d: %d, %q, %v", i, r.ExitCode, r.Stdout.Text(), err)
+					t.Errorf(`run %d: %d, %q, %v; want no error, r.ExitCode = %v, r.Stdout.Text() = fmt.Sprintf("%%d\n", i)`,
+						i, r.ExitCode, r.Stdout.Text(), err, i)
 				}
 			})
 		}

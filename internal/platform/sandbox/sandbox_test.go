@@ -53,7 +53,8 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Stdout.Text() != tt.stdout || r.Stderr.Text() != tt.stderr || r.ExitCode != tt.code || r.Signal != tt.signal {
-				t.Errorf("got %q, %q, %d, %q", r.Stdout.Text(), r.Stderr.Text(), r.ExitCode, r.Signal)
+				t.Errorf("got %q, %q, %d, %q; want r.Stdout.Text() = %v, r.Stderr.Text() = %v, r.ExitCode = %v, r.Signal = %v",
+					r.Stdout.Text(), r.Stderr.Text(), r.ExitCode, r.Signal, tt.stdout, tt.stderr, tt.code, tt.signal)
 			}
 		})
 	}
@@ -63,7 +64,7 @@ func TestMissingProgramWasNotStarted(t *testing.T) {
 	t.Parallel()
 	r, err := Run(t.Context(), Spec{Path: "/nonexistent/program"})
 	if err == nil || !r.Started.IsZero() {
-		t.Errorf("got %+v, %v", r, err)
+		t.Errorf("got %+v, %v; want an error, r.Started.IsZero()", r, err)
 	}
 }
 
@@ -76,7 +77,7 @@ func TestNilEnvironmentIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.Stdout.Text(); got != "0\n" {
-		t.Errorf("%q variables leaked in", got)
+		t.Errorf(`%q variables leaked in; want got = "0\n"`, got)
 	}
 }
 
@@ -97,11 +98,11 @@ func TestStopReachesTheWholeGroup(t *testing.T) {
 	pids := waitForFile(t, file)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want err is context.Canceled", err)
 	}
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("process %d survived", pid)
+			t.Errorf("process %d survived; want not alive(pid)", pid)
 		}
 	}
 }
@@ -114,11 +115,11 @@ func TestProcessesLeftBehindAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if time.Since(began) > 10*time.Second {
-		t.Error("waited for a background process")
+		t.Error("waited for a background process; want time.Since(began) at most 10 * time.Second")
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(r.Stdout.Text()))
 	if alive(pid) {
-		t.Errorf("background process %d survived", pid)
+		t.Errorf("background process %d survived; want not alive(pid)", pid)
 	}
 }
 
@@ -162,7 +163,8 @@ func TestLargeOutputIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.Stdout.Truncated() || !bytes.HasSuffix(r.Stdout.Bytes(), []byte("end\n")) || len(r.Stdout.Bytes()) > 1100 {
-		t.Errorf("kept %d bytes, omitted %d", len(r.Stdout.Bytes()), r.Stdout.Omitted)
+		t.Errorf(`kept %d bytes, omitted %d; want r.Stdout.Truncated(), bytes.HasSuffix(r.Stdout.Bytes(), []byte("end\n")), `+
+			"len(r.Stdout.Bytes()) at most 1100", len(r.Stdout.Bytes()), r.Stdout.Omitted)
 	}
 }
 

@@ -77,7 +77,8 @@ func TestComputeOnlyLeavesNothingElse(t *testing.T) {
 		cmd.Env = []string{"GORACE=atexit_sleep_ms=0"}
 		out, err := cmd.CombinedOutput()
 		if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || len(lines) != want || lines[len(lines)-1] != "end" {
-			t.Errorf("%q: %v, %d lines: %s", extra, err, len(lines), out)
+			t.Errorf(`%q: %v, %d lines: %s; want no error, len(lines) = %v, lines[len(lines)-1] = "end"`,
+				extra, err, len(lines), out, want)
 		}
 	}
 }
@@ -107,7 +108,7 @@ func TestSelfInABareRoom(t *testing.T) {
 			cmd := exec.Command(own, "attack", "bare", tier.String(), own)
 			out, err := cmd.CombinedOutput()
 			if err != nil || string(out) != "nothing to see\n" {
-				t.Errorf("%v: %s", err, out)
+				t.Errorf(`%v: %s; want no error, string(out) = "nothing to see\n"`, err, out)
 			}
 		})
 	}

@@ -27,7 +27,8 @@ func TestSpareHelpers(t *testing.T) {
 			for i := range 6 {
 				r, err := box.Run(t.Context(), hostile(fmt.Sprintf("echo %d; cat; exit %d", i, i)), c)
 				if err != nil || r.ExitCode != i || r.Stdout.Text() != fmt.Sprintf("%d\n", i) {
-					t.Fatalf("run %d: %d, %q, %v", i, r.ExitCode, r.Stdout.Text(), err)
+					t.Fatalf(`run %d: %d, %q, %v; want no error, r.ExitCode = %v, r.Stdout.Text() = fmt.Sprintf("%%d\n", i)`,
+						i, r.ExitCode, r.Stdout.Text(), err, i)
 				}
 				box.spares.starting.Wait()
 				box.spares.mu.Lock()
@@ -36,7 +37,7 @@ func TestSpareHelpers(t *testing.T) {
 						pids = append(pids, h.cmd.Process.Pid)
 					}
 					if len(list) > 2 {
-						t.Errorf("%d spares wait", len(list))
+						t.Errorf("%d spares wait; want len(list) at most 2", len(list))
 					}
 					if i == 3 && len(list) > 0 {
 						_ = list[0].cmd.Process.Kill()
@@ -46,17 +47,17 @@ func TestSpareHelpers(t *testing.T) {
 				box.spares.mu.Unlock()
 			}
 			if len(pids) == 0 {
-				t.Error("there never was a spare")
+				t.Errorf("there never was a spare; got len(pids) = %v; want len(pids) other than 0", len(pids))
 			}
 			box.Close()
 			for _, pid := range pids {
 				if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(data, []byte(helperName)) {
-					t.Errorf("helper %d is still there", pid)
+					t.Errorf("helper %d is still there; want not (err == nil && bytes.Contains(data, []byte(helperName)))", pid)
 				}
 			}
 			r, err := box.Run(t.Context(), hostile("echo after"), c)
 			if err != nil || r.Stdout.Text() != "after\n" {
-				t.Errorf("after Close: %q, %v", r.Stdout.Text(), err)
+				t.Errorf(`after Close: %q, %v; want no error, r.Stdout.Text() = "after\n"`, r.Stdout.Text(), err)
 			}
 		})
 	}
@@ -106,7 +107,7 @@ func TestNothingOutlivesAKilledServer(t *testing.T) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("left behind: %v", left)
+					t.Fatalf("left behind: %v; want not time.Now().After(deadline)", left)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}

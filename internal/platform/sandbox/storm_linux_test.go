@@ -103,7 +103,7 @@ func oneStorm(t *testing.T, box *Box, i int) {
 	_, err := box.Run(ctx, spec, c)
 	_ = alive.Close()
 	if e, ok := errors.AsType[*capability.Error](err); ok && e.Reason == "processes_remain" {
-		t.Errorf("storm %d: %v", i, err)
+		t.Errorf(`storm %d: %v; want not (ok && e.Reason == "processes_remain")`, i, err)
 	}
 	if n, err := unix.Read(pipe[0], make([]byte, 1)); n != 0 || err != nil {
 		t.Errorf("storm %d: a process of the run lives after its end: read = %d, %v, want the end of the file", i, n, err)

@@ -42,16 +42,17 @@ func TestAllOfItAsAnUnprivilegedServer(t *testing.T) {
 	if err != nil {
 		for line := range bytes.Lines(out) {
 			if bytes.Contains(line, []byte("FAIL")) || bytes.Contains(line, []byte("_test.go:")) || bytes.Contains(line, []byte("panic")) {
-				t.Errorf("unprivileged: %s", bytes.TrimSpace(line))
+				t.Errorf(`unprivileged: %s; want line without []byte("FAIL"), line without []byte("_test.go:"), line without `+
+					`[]byte("panic")`, bytes.TrimSpace(line))
 			}
 		}
 		t.Errorf("as an unprivileged server: %v", err)
 	}
 	if f := New(Config{}).Facts(); f.NoT2 == "" && bytes.Count(out, []byte("acts held")) == 0 {
-		t.Errorf("nothing was tried:\n%s", out)
+		t.Errorf("nothing was tried:\n%s\nwant not (f.NoT2 == \"\" && bytes.Count(out, []byte(\"acts held\")) == 0)", out)
 	}
 	New(Config{Scratch: temp}).Facts() // takes away what the killed servers among the tests left
 	if left, _ := filepath.Glob(temp + "/junctor-*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("left behind: %v; want len(left) at most 0", left)
 	}
 }

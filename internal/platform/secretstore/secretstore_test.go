@@ -32,7 +32,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := s.Get("forge.token"); err != nil || got.Reveal() != value {
-			t.Errorf("got %d bytes, %v", len(got.Reveal()), err)
+			t.Errorf("got %d bytes, %v; want no error, got.Reveal() = %v", len(got.Reveal()), err, value)
 		}
 	}
 	if err := s.Set("another", secret.New("value-text")); err != nil {
@@ -40,10 +40,11 @@ func TestRoundTrip(t *testing.T) {
 	}
 	list, err := s.List()
 	if err != nil || len(list) != 2 || list[0].Name != "another" || list[1].Name != "forge.token" || list[0].Updated.IsZero() {
-		t.Errorf("got %v, %v", list, err)
+		t.Errorf(`got %v, %v; want no error, len(list) = 2, list[0].Name = "another", list[1].Name = "forge.token", not `+
+			"list[0].Updated.IsZero()", list, err)
 	}
 	if told, _ := json.Marshal(list); strings.Contains(string(told), "value-text") {
-		t.Errorf("the list tells a value: %s", told)
+		t.Errorf(`the list tells a value: %s; want string(told) without "value-text"`, told)
 	}
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "another"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
@@ -54,10 +55,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get("another"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("a removed secret answers %v", err)
+		t.Errorf("a removed secret answers %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	if err := s.Remove("another"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("removing twice answers %v", err)
+		t.Errorf("removing twice answers %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -66,17 +67,17 @@ func TestRefusals(t *testing.T) {
 	s, _ := open(t)
 	for _, name := range []string{"", ".", "..", "a/b", "../x", "a b", "ä", strings.Repeat("x", 121), "a\x00"} {
 		if err := s.Set(name, secret.New("x")); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("name %q: got %v", name, err)
+			t.Errorf("name %q: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 		if _, err := s.Get(name); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("name %q: got %v", name, err)
+			t.Errorf("name %q: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 	if err := s.Set("x", secret.New("")); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("empty value: got %v", err)
+		t.Errorf("empty value: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	if err := s.Set("x", secret.New(strings.Repeat("x", MaxValue+1))); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Errorf("large value: got %v", err)
+		t.Errorf("large value: got %v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 }
 
@@ -92,7 +93,7 @@ func TestOpenTightensALooseDirectory(t *testing.T) {
 	}
 	defer s.Close()
 	if info, _ := os.Stat(dir); info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v", info.Mode().Perm())
+		t.Errorf("mode %v; want info.Mode().Perm() = 0o700", info.Mode().Perm())
 	}
 }
 
@@ -107,13 +108,13 @@ func TestLinksOutAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get("link"); err == nil {
-		t.Error("a link was followed out of the store")
+		t.Error("a link was followed out of the store; want an error")
 	}
 	if err := s.Set("link", secret.New("inside")); err != nil {
 		t.Fatal(err)
 	}
 	if data, _ := os.ReadFile(target); string(data) != "outside" {
-		t.Errorf("the file behind a link was changed to %q", data)
+		t.Errorf(`the file behind a link was changed to %q; want string(data) = "outside"`, data)
 	}
 }
 
@@ -131,10 +132,10 @@ func TestConcurrentWritersLeaveOneWholeValue(t *testing.T) {
 	wg.Wait()
 	v, err := s.Get("x")
 	if err != nil || len(v.Reveal()) != 1000 || strings.Trim(v.Reveal(), v.Reveal()[:1]) != "" {
-		t.Errorf("got a mixed value, %v", err)
+		t.Errorf(`got a mixed value, %v; want no error, len(v.Reveal()) = 1000, strings.Trim(v.Reveal(), v.Reveal()[:1]) = ""`, err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("%d files are left", len(entries))
+		t.Errorf("%d files are left; want len(entries) = 1", len(entries))
 	}
 }
 
@@ -164,17 +165,18 @@ func TestReadFile(t *testing.T) {
 			}
 			v, warning, err := ReadFile(path)
 			if v.Reveal() != tt.want || (warning != "") != tt.warns || capability.CodeOf(err) != tt.code {
-				t.Errorf("got %q, %q, %v", v.Reveal(), warning, err)
+				t.Errorf(`got %q, %q, %v; want v.Reveal() = %v, (warning != "") = %v, capability.CodeOf(err) = %v`,
+					v.Reveal(), warning, err, tt.want, tt.warns, tt.code)
 			}
 			if err != nil && strings.Contains(err.Error(), dir) {
-				t.Errorf("the message names a host path: %v", err)
+				t.Errorf("the message names a host path: %v; want not (err != nil && strings.Contains(err.Error(), dir))", err)
 			}
 		})
 	}
 	if _, _, err := ReadFile(filepath.Join(dir, "gone")); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("missing file: got %v", err)
+		t.Errorf("missing file: got %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	if _, _, err := ReadFile(dir); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("directory: got %v", err)
+		t.Errorf("directory: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }

@@ -23,10 +23,10 @@ func TestLogger(t *testing.T) {
 	l.Warn("loud", "n", 1)
 	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, `{"time":`) ||
 		!strings.Contains(got, `"msg":"loud","n":1`) {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got without "quiet", got beginning with "{\"time\":", got with "\"msg\":\"loud\",\"n\":1"`, got)
 	}
 	if _, err := telemetry.NewLogger(&out, "shout", "text"); err == nil {
-		t.Error("an unknown level is taken")
+		t.Error("an unknown level is taken; want an error")
 	}
 }
 
@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 		"junctor_things 3",
 	} {
 		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("lacks %s", want)
+			t.Errorf("lacks %s; want w.Body.String() with %v", want, want)
 		}
 	}
 }

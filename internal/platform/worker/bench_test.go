@@ -39,7 +39,7 @@ func BenchmarkCall(b *testing.B) {
 				plain = append(plain, time.Since(began))
 				began = time.Now()
 				if got, err := r.Run(b.Context(), job); err != nil || string(got.Value) != "2" {
-					b.Fatal(err)
+					b.Fatalf(`%v; want no error, string(got.Value) = "2"`, err)
 				}
 				with = append(with, time.Since(began))
 				time.Sleep(40 * time.Millisecond) // a new spare gets ready, as between calls that people and models make

@@ -140,7 +140,7 @@ func TestHostCalls(t *testing.T) {
 					want.value = `"{\"result\":\"content\"}"`
 				}
 				if got := check(t, r, job, want); asked != `["file"]` || got.Calls != 1 {
-					t.Errorf("the handler was asked %s, %d calls", asked, got.Calls)
+					t.Errorf(`the handler was asked %s, %d calls; want asked = "[\"file\"]", got.Calls = 1`, asked, got.Calls)
 				}
 			})
 		}
@@ -157,7 +157,8 @@ func TestHostCalls(t *testing.T) {
 			job.Chunk = func(c json.RawMessage) { chunks = append(chunks, string(c)) }
 			check(t, r, job, outcome{code: capability.CodeFailed, reason: "execution_failed", message: "the limit is 4194304"})
 			if len(chunks) != 2 || chunks[0] != `"no such host"` || chunks[1] != `"the host call has 1048580 bytes of parameters; the limit is 1048576"` {
-				t.Errorf("the code heard %s", chunks)
+				t.Errorf(`the code heard %s; want len(chunks) = 2, chunks[0] = "\"no such host\"", chunks[1] = "\"the host call `+
+					`has 1048580 bytes of parameters; the limit is 1048576\""`, chunks)
 			}
 		})
 	})

@@ -272,7 +272,7 @@ func TestJavaScriptIsBounded(t *testing.T) {
 				began := time.Now()
 				check(t, r, job, c.want)
 				if took := time.Since(began); c.want.code == capability.CodeTimeout && took < time.Second {
-					t.Errorf("it was ended after %s", took)
+					t.Errorf("it was ended after %s; want not (c.want.code == capability.CodeTimeout && took < time.Second)", took)
 				}
 			})
 		}
@@ -311,7 +311,7 @@ func TestCodeIsRefusedBeforeItRuns(t *testing.T) {
 		})
 	}
 	if got := r.Languages(); got["javascript"] != "" || got["wasm"] != "" || got["python"] == "" {
-		t.Errorf("the languages are %v", got)
+		t.Errorf(`the languages are %v; want got["javascript"] = "", got["wasm"] = "", got["python"] other than ""`, got)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestARunIsCancelled(t *testing.T) {
 		job.Chunk = func(json.RawMessage) { cancel() }
 		_, err := r.Run(ctx, job)
 		if e := capability.AsError(err); e == nil || e.Code != capability.CodeCancelled {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v; want e not nil, e.Code = capability.CodeCancelled", err)
 		}
 	})
 }
@@ -354,7 +354,7 @@ func TestNoProcessIsLeft(t *testing.T) { //nolint:paralleltest
 		_, _ = worker.New(worker.Config{Walls: box}).Run(t.Context(), job)
 		endless := strings.Contains(code, "for") // the other may be gone before we look
 		if after := workers(t); endless && during != 1 || after != 0 {
-			t.Errorf("%d workers during the run, %d after it", during, after)
+			t.Errorf("%d workers during the run, %d after it; want not (endless && during != 1), after = 0", during, after)
 		}
 	}
 }

@@ -20,11 +20,13 @@ func TestAMessageBecomesACall(t *testing.T) {
 	got := st.send(st.one, call(echo, `{"n":9007199254740993,"x":1.10,"s":"\ud800"}`)+`,"metadata":{"big":9007199254740993}`, "")
 	if got.Status.State != a2awire.StateCompleted || len(got.Artifacts) != 1 ||
 		string(got.Artifacts[0].Parts[0].Data) != `{"n":9007199254740993,"x":1.10,"s":"\ud800"}` {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.Status.State = a2awire.StateCompleted, len(got.Artifacts) = 1, "+
+			`string(got.Artifacts[0].Parts[0].Data) = "{\"n\":9007199254740993,\"x\":1.10,\"s\":\"\\ud800\"}"`, got)
 	}
 	if len(got.History) != 1 || !strings.Contains(string(got.History[0].Metadata), "9007199254740993") || got.ContextID == "" ||
 		len(got.ID) != 36 {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want len(got.History) = 1, string(got.History[0].Metadata) with "9007199254740993", got.ContextID other `+
+			`than "", len(got.ID) = 36`, got)
 	}
 	// By metadata, with the arguments as the data part; and by action.
 	for _, message := range []string{
@@ -33,7 +35,8 @@ func TestAMessageBecomesACall(t *testing.T) {
 	} {
 		got := st.send(st.one, message, "")
 		if got.Status.State != a2awire.StateCompleted || string(got.Artifacts[0].Parts[0].Data) != `{"a":1}` {
-			t.Errorf("%s: %+v", message, got)
+			t.Errorf(`%s: %+v; want got.Status.State = a2awire.StateCompleted, string(got.Artifacts[0].Parts[0].Data) = "{\"a\":1}"`,
+				message, got)
 		}
 	}
 	for name, want := range map[string]a2awire.State{
@@ -41,11 +44,11 @@ func TestAMessageBecomesACall(t *testing.T) {
 		"hidden": a2awire.StateRejected,
 	} {
 		if got := st.send(st.one, call(name, `{}`), ""); got.Status.State != want || got.Status.Message == nil {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: %+v; want got.Status.State = %v, got.Status.Message not nil", name, got, want)
 		}
 	}
 	if got := st.send(st.one, call(echo, `{}`), `,"configuration":{"historyLength":0}`); len(got.History) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want len(got.History) = 0", got)
 	}
 }
 
@@ -54,15 +57,17 @@ func TestATextOnlyMessageIsAskedWhatItMeans(t *testing.T) {
 	st := newStack(t)
 	asked := st.send(st.one, `"parts":[{"text":"/do something"}]`, "")
 	if asked.Status.State != a2awire.StateInputRequired || !strings.Contains(*asked.Status.Message.Parts[0].Text, "capability") {
-		t.Fatalf("%+v", asked)
+		t.Fatalf(`%+v; want asked.Status.State = a2awire.StateInputRequired, *asked.Status.Message.Parts[0].Text with "capability"`,
+			asked)
 	}
 	again := st.send(st.one, `"parts":[{"text":"well"}],"taskId":"`+asked.ID+`"`, "")
 	if again.Status.State != a2awire.StateInputRequired || again.ID != asked.ID || len(again.History) < 3 {
-		t.Errorf("%+v", again)
+		t.Errorf("%+v; want again.Status.State = a2awire.StateInputRequired, again.ID = %v, len(again.History) at least 3",
+			again, asked.ID)
 	}
 	got := st.send(st.one, call(st.skill(st.one, "echo"), `{"a":1}`)+`,"taskId":"`+asked.ID+`","contextId":"`+asked.ContextID+`"`, "")
 	if got.Status.State != a2awire.StateCompleted || got.ID != asked.ID || len(got.History) != 5 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.Status.State = a2awire.StateCompleted, got.ID = %v, len(got.History) = 5", got, asked.ID)
 	}
 }
 
@@ -79,11 +84,13 @@ func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 	} {
 		asked := st.send(st.one, call(st.skill(st.one, "asks"), `{}`), "")
 		if asked.Status.State != a2awire.StateInputRequired || *asked.Status.Message.Parts[0].Text != "which colour?" {
-			t.Fatalf("%+v", asked)
+			t.Fatalf(`%+v; want asked.Status.State = a2awire.StateInputRequired, *asked.Status.Message.Parts[0].Text = "which colour?"`,
+				asked)
 		}
 		got := st.send(st.one, `"parts":[`+parts+`],"taskId":"`+asked.ID+`"`, "")
 		if got.Status.State != a2awire.StateCompleted || string(got.Artifacts[0].Parts[0].Data) != want {
-			t.Errorf("%s: %+v", parts, got)
+			t.Errorf("%s: %+v; want got.Status.State = a2awire.StateCompleted, string(got.Artifacts[0].Parts[0].Data) = %v",
+				parts, got, want)
 		}
 	}
 }
@@ -93,11 +100,11 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 	st := newStack(t)
 	waits := st.send(st.one, call(st.skill(st.one, "writes"), `{"a":1}`), "")
 	if waits.Status.State != a2awire.StateAuthRequired {
-		t.Fatalf("%+v", waits)
+		t.Fatalf("%+v; want waits.Status.State = a2awire.StateAuthRequired", waits)
 	}
 	// Nothing that the caller says gives it.
 	if got := st.send(st.one, `"parts":[{"text":"yes"}],"taskId":"`+waits.ID+`"`, ""); got.Status.State != a2awire.StateAuthRequired {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.Status.State = a2awire.StateAuthRequired", got)
 	}
 	list, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, "", 10)
 	ok(t, err)
@@ -143,7 +150,9 @@ func TestTheVersionIsTheHeadersAlone(t *testing.T) {
 			code = a.Error.Code
 			if len(a.Error.Data) != 1 || a.Error.Data[0]["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" ||
 				a.Error.Data[0]["domain"] != "a2a-protocol.org" || a.Error.Data[0]["reason"] == "" {
-				t.Errorf("%+v", a.Error)
+				t.Errorf(`%+v; want len(a.Error.Data) = 1, a.Error.Data[0]["@type"] = `+
+					`"type.googleapis.com/google.rpc.ErrorInfo", a.Error.Data[0]["domain"] = "a2a-protocol.org", `+
+					`a.Error.Data[0]["reason"] other than ""`, a.Error)
 			}
 		}
 		if code != tt.code {
@@ -224,7 +233,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":7}`:          `"id":1`,
 	} {
 		if code, _, got := st.do("POST", "/a2a", st.one, body, "A2A-Version", "1.0"); code != 200 || !strings.Contains(got, want) {
-			t.Errorf("%s: %d %s", body, code, got)
+			t.Errorf("%s: %d %s; want code = 200, got with %v", body, code, got, want)
 		}
 	}
 	if code, _, _ := st.do("POST", "/a2a", st.one, `"`+strings.Repeat("x", 5<<20)+`"`); code != 413 {
@@ -258,7 +267,9 @@ func TestNobodySeesTheTasksOfOthers(t *testing.T) {
 		unknown := st.rpc(st.two, "1.0", tt.method, strings.ReplaceAll(tt.params, "ID", absent))
 		if foreign.Error == nil || foreign.Error.Code != -32001 || foreign.Error.Code != unknown.Error.Code ||
 			strings.ReplaceAll(foreign.Error.Message, mine.ID, absent) != unknown.Error.Message {
-			t.Errorf("%s: %+v %+v", tt.method, foreign.Error, unknown.Error)
+			t.Errorf("%s: %+v %+v; want foreign.Error not nil, foreign.Error.Code = -32001, foreign.Error.Code = %v, "+
+				"strings.ReplaceAll(foreign.Error.Message, mine.ID, absent) = %v", tt.method, foreign.Error, unknown.Error,
+				unknown.Error.Code, unknown.Error.Message)
 		}
 	}
 	if a := st.rpc(st.two, "1.0", "ListTasks", `{}`); !strings.Contains(string(a.Result), `"totalSize":0`) {
@@ -274,7 +285,7 @@ func TestStreamsTellTheSameInOrder(t *testing.T) {
 	st := newStack(t)
 	begun := st.send(st.one, call(st.skill(st.one, "slow"), `{}`), `,"configuration":{"returnImmediately":true}`)
 	if begun.Status.State.Terminal() {
-		t.Fatalf("%+v", begun)
+		t.Fatalf("%+v; want not begun.Status.State.Terminal()", begun)
 	}
 	var all sync.WaitGroup
 	seen, beats := make([][]string, 3), make([]int, 3)
@@ -313,7 +324,8 @@ func TestStreamsTellTheSameInOrder(t *testing.T) {
 		})
 		seen[i] = one
 		if !strings.Contains(one[0], `"task":`) || fmt.Sprint(one[1:]) != fmt.Sprint(seen[0][1:]) || beats[i] == 0 {
-			t.Errorf("%d: %v %d", i, one, beats[i])
+			t.Errorf(`%d: %v %d; want one[0] with "\"task\":", fmt.Sprint(one[1:]) = fmt.Sprint(seen[0][1:]), beats[i] other than 0`,
+				i, one, beats[i])
 		}
 	}
 	last := seen[0][len(seen[0])-2:]
@@ -336,10 +348,10 @@ func TestADrainLetsStreamsAndWaitsGo(t *testing.T) {
 	st.surface.Drain()
 	<-over
 	if got := st.send(st.one, call(st.skill(st.one, "slow"), `{}`), ""); got.Status.State.Terminal() {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want not got.Status.State.Terminal()", got)
 	}
 	if got := st.rpc(st.one, "1.0", "CancelTask", `{"id":"`+begun.ID+`"}`); !strings.Contains(string(got.Result), "TASK_STATE_CANCELED") {
-		t.Errorf("%s %+v", got.Result, got.Error)
+		t.Errorf(`%s %+v; want string(got.Result) with "TASK_STATE_CANCELED"`, got.Result, got.Error)
 	}
 }
 
@@ -352,14 +364,14 @@ func TestVersion03(t *testing.T) {
 	a := st.rpc(st.one, "0.3", "message/send", `{`+message+`}`)
 	for _, want := range []string{`"kind":"task"`, `"state":"completed"`, `"data":{"n":9007199254740993}`, `"role":"user"`} {
 		if !strings.Contains(string(a.Result), want) {
-			t.Errorf("no %s in %s", want, a.Result)
+			t.Errorf("no %s in %s; want string(a.Result) with %v", want, a.Result, want)
 		}
 	}
 	var got struct{ ID string }
 	ok(t, json.Unmarshal(a.Result, &got))
 	if a := st.rpc(st.one, "", "tasks/get", `{"id":"`+got.ID+`","historyLength":0}`); !strings.Contains(string(a.Result), got.ID) ||
 		strings.Contains(string(a.Result), "history") {
-		t.Errorf("%s %+v", a.Result, a.Error)
+		t.Errorf(`%s %+v; want string(a.Result) with %v, string(a.Result) without "history"`, a.Result, a.Error, got.ID)
 	}
 	var events []string
 	st.stream(st.one, "/a2a", "0.3", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{`+message+`}}`,
@@ -374,15 +386,16 @@ func TestVersion03(t *testing.T) {
 	set := st.rpc(st.one, "0.3", "tasks/pushNotificationConfig/set",
 		`{"taskId":"`+got.ID+`","pushNotificationConfig":{"id":"p","url":"https://example.com/x","token":"t","authentication":{"schemes":["Bearer"],"credentials":"secret"}}}`)
 	if !strings.Contains(string(set.Result), `"pushNotificationConfig":{`) || strings.Contains(string(set.Result), "secret") {
-		t.Errorf("%s %+v", set.Result, set.Error)
+		t.Errorf(`%s %+v; want string(set.Result) with "\"pushNotificationConfig\":{", string(set.Result) without "secret"`,
+			set.Result, set.Error)
 	}
 	for _, tt := range []struct{ method, want string }{{"get", `{"taskId":"tsk_`}, {"list", `[{"taskId":"tsk_`}, {"delete", `null`}} {
 		a := st.rpc(st.one, "0.3", "tasks/pushNotificationConfig/"+tt.method, `{"id":"`+got.ID+`","pushNotificationConfigId":"p"}`)
 		if a.Error != nil || !strings.HasPrefix(string(a.Result), tt.want) {
-			t.Errorf("%s: %s %+v", tt.method, a.Result, a.Error)
+			t.Errorf("%s: %s %+v; want a.Error = nil, string(a.Result) beginning with %v", tt.method, a.Result, a.Error, tt.want)
 		}
 	}
 	if a := st.rpc(st.one, "0.3", "tasks/cancel", `{"id":"`+got.ID+`"}`); !strings.Contains(string(a.Result), `"state":"canceled"`) {
-		t.Errorf("%s %+v", a.Result, a.Error)
+		t.Errorf(`%s %+v; want string(a.Result) with "\"state\":\"canceled\""`, a.Result, a.Error)
 	}
 }

@@ -41,12 +41,13 @@ func TestTheOfficialClient(t *testing.T) {
 			ok(t, err)
 			done, isTask := sent.(*a2a.Task)
 			if !isTask || done.Status.State != a2a.TaskStateCompleted || len(done.Artifacts) != 1 || done.Artifacts[0].Parts[1].Text() != `{"a":1}` {
-				t.Fatalf("%+v", sent)
+				t.Fatalf("%+v; want isTask = true, done.Status.State = a2a.TaskStateCompleted, len(done.Artifacts) = 1, "+
+					`done.Artifacts[0].Parts[1].Text() = "{\"a\":1}"`, sent)
 			}
 			got, err := c.GetTask(ctx, &a2a.GetTaskRequest{ID: done.ID, HistoryLength: new(int)})
 			ok(t, err)
 			if got.ID != done.ID || len(got.History) != 0 {
-				t.Errorf("%+v", got)
+				t.Errorf("%+v; want got.ID = %v, len(got.History) = 0", got, done.ID)
 			}
 			var kinds []string
 			var id a2a.TaskID
@@ -77,7 +78,8 @@ func TestTheOfficialClient(t *testing.T) {
 			ok(t, err)
 			if list.TotalSize != 2 || len(list.Tasks) != 1 || list.Tasks[0].ID != id || list.NextPageToken == "" ||
 				len(list.Tasks[0].Artifacts) != 0 {
-				t.Errorf("%+v", list)
+				t.Errorf("%+v; want list.TotalSize = 2, len(list.Tasks) = 1, list.Tasks[0].ID = %v, list.NextPageToken other "+
+					`than "", len(list.Tasks[0].Artifacts) = 0`, list, id)
 			}
 			list, err = c.ListTasks(ctx, &a2a.ListTasksRequest{
 				PageSize: 1, PageToken: list.NextPageToken, IncludeArtifacts: true,
@@ -85,13 +87,14 @@ func TestTheOfficialClient(t *testing.T) {
 			})
 			ok(t, err)
 			if len(list.Tasks) != 1 || list.Tasks[0].ID != done.ID || list.NextPageToken != "" || len(list.Tasks[0].Artifacts) != 1 {
-				t.Errorf("%+v", list)
+				t.Errorf(`%+v; want len(list.Tasks) = 1, list.Tasks[0].ID = %v, list.NextPageToken = "", len(list.Tasks[0].Artifacts) = 1`,
+					list, done.ID)
 			}
 			asked, err := c.SendMessage(ctx, &a2a.SendMessageRequest{Message: call("asks")})
 			ok(t, err)
 			waits := asked.(*a2a.Task)
 			if waits.Status.State != a2a.TaskStateInputRequired {
-				t.Fatalf("%+v", waits)
+				t.Fatalf("%+v; want waits.Status.State = a2a.TaskStateInputRequired", waits)
 			}
 			for e, err := range c.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: waits.ID}) {
 				ok(t, err)
@@ -99,33 +102,33 @@ func TestTheOfficialClient(t *testing.T) {
 					cancelled, err := c.CancelTask(ctx, &a2a.CancelTaskRequest{ID: waits.ID})
 					ok(t, err)
 					if cancelled.Status.State != a2a.TaskStateCanceled {
-						t.Errorf("%+v", cancelled)
+						t.Errorf("%+v; want cancelled.Status.State = a2a.TaskStateCanceled", cancelled)
 					}
 				}
 			}
 			if _, err := c.GetTask(ctx, &a2a.GetTaskRequest{ID: "tsk_0"}); a2a.ErrorReason(err) != "TASK_NOT_FOUND" {
-				t.Error(err)
+				t.Errorf(`%v; want a2a.ErrorReason(err) = "TASK_NOT_FOUND"`, err)
 			}
 			if _, err := c.CancelTask(ctx, &a2a.CancelTaskRequest{ID: done.ID}); a2a.ErrorReason(err) != "TASK_NOT_CANCELABLE" {
-				t.Error(err)
+				t.Errorf(`%v; want a2a.ErrorReason(err) = "TASK_NOT_CANCELABLE"`, err)
 			}
 			set, err := c.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: done.ID, URL: "https://example.com/x", Token: "t"})
 			ok(t, err)
 			one, err := c.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: done.ID, ID: set.ID})
 			ok(t, err)
 			if one.URL != "https://example.com/x" || one.Token != "t" {
-				t.Errorf("%+v", one)
+				t.Errorf(`%+v; want one.URL = "https://example.com/x", one.Token = "t"`, one)
 			}
 			configs, err := c.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: done.ID})
 			ok(t, err)
 			ok(t, c.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: done.ID, ID: set.ID}))
 			if len(configs) != 1 {
-				t.Errorf("%+v", configs)
+				t.Errorf("%+v; want len(configs) = 1", configs)
 			}
 			card, err := c.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{})
 			ok(t, err)
 			if len(card.Skills) == 0 || len(card.Signatures) != 1 {
-				t.Errorf("%+v", card)
+				t.Errorf("%+v; want len(card.Skills) other than 0, len(card.Signatures) = 1", card)
 			}
 		})
 	}
@@ -149,11 +152,12 @@ func TestTheCard(t *testing.T) {
 	}
 	if strings.Join(versions, ", ") != "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3" || len(card.Skills) != 1 ||
 		!card.Capabilities.ExtendedAgentCard {
-		t.Errorf("%v %+v", versions, card)
+		t.Errorf(`%v %+v; want strings.Join(versions, ", ") = "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3", len(card.Skills) = 1, `+
+			"card.Capabilities.ExtendedAgentCard = true", versions, card)
 	}
 	for _, want := range []string{`"url":"` + st.url + `/a2a"`, `"preferredTransport":"JSONRPC"`, `"protocolVersion":"0.3.0"`} {
 		if !strings.Contains(body, want) {
-			t.Errorf("0.3 finds no %s", want)
+			t.Errorf("0.3 finds no %s; want body with %v", want, want)
 		}
 	}
 	_, _, keys := st.do("GET", "/.well-known/jwks.json", "", "")
@@ -203,7 +207,8 @@ func verify(t *testing.T, body, keys string) {
 	header, err := base64.RawURLEncoding.DecodeString(signature.Protected)
 	ok(t, err)
 	if !strings.Contains(string(header), `"kid":"`+set.Keys[0]["kid"]+`"`) || !strings.Contains(string(header), `"alg":"ES256"`) {
-		t.Errorf("%s %s", header, keys)
+		t.Errorf("%s %s; want string(header) with `\"kid\":\"` + set.Keys[0][\"kid\"] + `\"`, string(header) with "+
+			`"\"alg\":\"ES256\""`, header, keys)
 	}
 }
 
@@ -222,7 +227,7 @@ func TestARestartKeepsWhatWaits(t *testing.T) {
 	for id, want := range map[string]a2a.TaskState{waits.ID: a2a.TaskStateAuthRequired, done.ID: a2a.TaskStateCompleted} {
 		a := other.rpc(other.one, "1.0", "GetTask", `{"id":"`+id+`"}`)
 		if a.Error != nil || !strings.Contains(string(a.Result), string(want)) {
-			t.Errorf("%s %+v", a.Result, a.Error)
+			t.Errorf("%s %+v; want a.Error = nil, string(a.Result) with %v", a.Result, a.Error, string(want))
 		}
 	}
 	if a := other.rpc(other.one, "1.0", "GetTaskPushNotificationConfig", `{"taskId":"`+waits.ID+`","id":"p"}`); a.Error != nil {
@@ -249,7 +254,7 @@ func FuzzMessages(f *testing.F) {
 		r, fault := parse(body)
 		if fault != nil {
 			if out, err := jsonx.Marshal(reply{Version: "2.0", ID: idOr(r.ID), Error: fault.jsonrpc()}); err != nil || !json.Valid(out) {
-				t.Errorf("%s %v", out, err)
+				t.Errorf("%s %v; want no error, json.Valid(out)", out, err)
 			}
 			return
 		}
@@ -268,13 +273,13 @@ func FuzzMessages(f *testing.F) {
 			}
 			w, named, _ := wantedBy(p)
 			if named && w.name == "" {
-				t.Error("a call of nothing")
+				t.Error(`a call of nothing; want not (named && w.name == "")`)
 			}
 			p.Message.V03()
 			for _, params := range []string{`{}`, `{"requestedSchema":{"properties":{"a":{"type":"string"}}}}`} {
 				a, answered := answerIn(p.Message, &requestOf(params)[0])
 				if answered && !jsonx.Valid(a) && jsonx.Valid(body) {
-					t.Errorf("%s", a)
+					t.Errorf("%s; want not (answered && !jsonx.Valid(a) && jsonx.Valid(body))", a)
 				}
 			}
 		}

@@ -235,7 +235,8 @@ func (st *stack) rpc(token, version, method, params string) answer {
 	var a answer
 	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || h.Get("Content-Type") != "application/json" ||
 		string(a.ID) != "7" {
-		st.t.Fatalf("%s: %d %s %v", method, code, body, err)
+		st.t.Fatalf(`%s: %d %s %v; want no error, code = 200, h.Get("Content-Type") = "application/json", string(a.ID) = "7"`,
+			method, code, body, err)
 	}
 	return a
 }
@@ -245,7 +246,7 @@ func (st *stack) send(token, message, more string) a2awire.Task {
 	st.t.Helper()
 	a := st.rpc(token, "1.0", "SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER",`+message+`}`+more+`}`)
 	if a.Error != nil {
-		st.t.Fatalf("%+v", a.Error)
+		st.t.Fatalf("%+v; want a.Error = nil", a.Error)
 	}
 	var e a2awire.Event
 	ok(st.t, read(a.Result, &e))
@@ -310,7 +311,7 @@ func (st *stack) stream(token, path, version, body string, each func(data string
 	defer res.Body.Close()
 	if ct := res.Header.Get("Content-Type"); ct != "text/event-stream" {
 		data, _ := io.ReadAll(res.Body)
-		st.t.Fatalf("%s %s", ct, data)
+		st.t.Fatalf(`%s %s; want ct = "text/event-stream"`, ct, data)
 	}
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 4<<20)

@@ -26,12 +26,12 @@ func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
 		"length of nothing":                    "x:{:5}",
 	} {
 		if matcher(text)("x:" + strings.Repeat("b", maxURI-2)) {
-			t.Errorf("%s: it matches", name)
+			t.Errorf(`%s: it matches; want not matcher(text)("x:" + strings.Repeat("b", maxURI-2))`, name)
 		}
 	}
 	for text, uri := range map[string]string{"file:///{name:3}/x": "file:///abc/x", "{+all}": "x:y", "x:{?a:1,b*}": "x:?a=1"} {
 		if !matcher(text)(uri) {
-			t.Errorf("%s does not match %s", text, uri)
+			t.Errorf("%s does not match %s; want matcher(text)(uri)", text, uri)
 		}
 	}
 	st, u := newUpstreamStack(t, stackOptions{})
@@ -44,20 +44,20 @@ func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
 	st.offer(u.batch("mcp.bad", bad...))
 	if r := st.asModern(st.agent, "resources/read", "x:y", `"uri":"x:y",`, canElicit); r.status != 400 ||
 		!strings.Contains(r.body, "unknown resource") {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 400, r.body with "unknown resource"`, r.status, r.body)
 	}
 }
 
 func TestAForbiddenResourceIsNotReadByATemplate(t *testing.T) {
 	st, u := newUpstreamStack(t, stackOptions{rules: `@id("no-a") forbid (principal, action, resource == Capability::"mcp.up/resource.filea#context.augment@up");`})
 	if r := st.modern(st.agent, "resources/list", "", ""); strings.Contains(r.body, `"uri":"file:///a"`) {
-		t.Fatalf("the rule does not hold: %s", r.body)
+		t.Fatalf(`the rule does not hold: %s; want r.body without "\"uri\":\"file:///a\""`, r.body)
 	}
 	if r := st.modern(st.agent, "resources/read", "file:///b", `"uri":"file:///b",`); r.status != 200 {
-		t.Errorf("what the template is for: %d %s", r.status, r.body)
+		t.Errorf("what the template is for: %d %s; want r.status = 200", r.status, r.body)
 	}
 	if r := st.modern(st.agent, "resources/read", "file:///a", `"uri":"file:///a",`); r.status != 400 || len(u.inputs) != 1 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 400, len(u.inputs) = 1", r.status, r.body)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestASessionKeepsLittleOfItsClient(t *testing.T) {
 	body := strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`,
 		`"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)
 	if r := st.do("POST", st.agent, body); r.status != 413 || r.header.Get(mcpwire.HeaderSession) != "" {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 413, r.header.Get(mcpwire.HeaderSession) = ""`, r.status, r.body)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestARefusedSessionLeavesNothing(t *testing.T) {
 	s.mu.Unlock()
 	for range 3 {
 		if r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)); r.status != 503 {
-			t.Errorf("%d %s", r.status, r.body)
+			t.Errorf("%d %s; want r.status = 503", r.status, r.body)
 		}
 	}
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func TestARefusedSessionLeavesNothing(t *testing.T) {
 		n++
 	}
 	if n != 1 {
-		t.Errorf("%d sessions are left", n)
+		t.Errorf("%d sessions are left; want n = 1", n)
 	}
 }
 
@@ -116,10 +116,10 @@ func TestABatchMayDoNoMoreThanItsToken(t *testing.T) {
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{}}}]`
 	id := st.open("read", mcpwire.Version20250326)
 	if r := st.do("POST", "read", batch, mcpwire.HeaderSession, id); r.status != 403 || len(u.inputs) != 0 {
-		t.Errorf("%d %s; the upstream got %v", r.status, r.body, u.inputs)
+		t.Errorf("%d %s; the upstream got %v; want r.status = 403, len(u.inputs) = 0", r.status, r.body, u.inputs)
 	}
 	if r := st.do("POST", "write", batch, mcpwire.HeaderSession, id); r.status != 200 || len(u.inputs) != 1 {
-		t.Errorf("the wider token: %d %s", r.status, r.body)
+		t.Errorf("the wider token: %d %s; want r.status = 200, len(u.inputs) = 1", r.status, r.body)
 	}
 }
 
@@ -131,15 +131,15 @@ func TestListsOfThoseWhoHaveGoneAreForgotten(t *testing.T) {
 		return n
 	}
 	if n := count(); n != 1 {
-		t.Fatalf("%d lists", n)
+		t.Fatalf("%d lists; want n = 1", n)
 	}
 	st.surface.expire()
 	if n := count(); n != 1 {
-		t.Errorf("a list in use is gone")
+		t.Errorf("a list in use is gone; got n = %v; want n = 1", n)
 	}
 	st.surface.expire()
 	if n := count(); n != 0 {
-		t.Errorf("%d lists are left", n)
+		t.Errorf("%d lists are left; want n = 0", n)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestSubscriptionsAtOneTimeCountToo(t *testing.T) {
 	for range maxFollowing {
 		receive(t, u.begun)
 		if err := receive(t, results); err == nil {
-			t.Error("more than the limit were taken before any was there")
+			t.Error("more than the limit were taken before any was there; want an error")
 		}
 	}
 	st.surface.unfollowAll(v, live) // what is still being made ends too
@@ -195,7 +195,7 @@ func TestSubscriptionsAtOneTimeCountToo(t *testing.T) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.asked != maxFollowing || u.open != 0 {
-		t.Errorf("%d were asked for, %d are left", u.asked, u.open)
+		t.Errorf("%d were asked for, %d are left; want u.asked = %v, u.open = 0", u.asked, u.open, maxFollowing)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestAClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 		}
 	}
 	if taken == 0 || taken > exchange.MaxUnreadBytes>>20 {
-		t.Errorf("%d MiB wait", taken)
+		t.Errorf("%d MiB wait; want taken other than 0, taken at most exchange.MaxUnreadBytes >> 20", taken)
 	}
 	close(w.let)
 	for end := time.Now().Add(10 * time.Second); !x.Event(line); {
@@ -245,18 +245,18 @@ func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {
 		}
 	}
 	if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); r.status != 200 || !strings.Contains(r.body, "-31000") {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 200, r.body with "-31000"`, r.status, r.body)
 	}
 	other := st.open(st.agent2, mcpwire.Version20251125)
 	if r := st.do("POST", st.agent2, call, mcpwire.HeaderSession, other); !strings.Contains(r.body, `"content"`) {
-		t.Errorf("another principal: %s", r.body)
+		t.Errorf(`another principal: %s; want r.body with "\"content\""`, r.body)
 	}
 	for range maxCalls {
 		st.surface.done(v)
 	}
 	for range 2 {
 		if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); !strings.Contains(r.body, `"content"`) {
-			t.Errorf("afterwards: %s", r.body)
+			t.Errorf(`afterwards: %s; want r.body with "\"content\""`, r.body)
 		}
 	}
 	running := func() int {
@@ -266,7 +266,7 @@ func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Second); running() != 0; {
 		if time.Now().After(end) {
-			t.Fatalf("%d calls count for ever", v.calls)
+			t.Fatalf("%d calls count for ever; want not time.Now().After(end)", v.calls)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestBatchesHaveABound(t *testing.T) {
 	}
 	if r := st.do("POST", st.agent, ping(maxBatch+1), mcpwire.HeaderSession, id); r.status != 400 ||
 		!strings.Contains(r.body, "100 messages") {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 400, r.body with "100 messages"`, r.status, r.body)
 	}
 	if longBatch([]byte(ping(maxBatch))) || longBatch([]byte(`[`)) || longBatch([]byte(`[{]`)) {
 		t.Error("too strict")
@@ -320,6 +320,6 @@ func TestAPanicIsTheEndOfItsCallOnly(t *testing.T) {
 	st, _ := newUpstreamStack(t, stackOptions{own: breaking{}})
 	r := st.asModern(st.agent, "resources/read", uriMine, `"uri":"`+uriMine+`",`, canElicit)
 	if r.status != 500 || !strings.Contains(r.body, "-32603") || strings.Contains(r.body, "purpose") {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 500, r.body with "-32603", r.body without "purpose"`, r.status, r.body)
 	}
 }

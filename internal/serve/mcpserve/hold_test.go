@@ -93,7 +93,7 @@ func TestApprovalOfACallWhoseClientLeftCoversTheNextCall(t *testing.T) {
 	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
 		mcpwire.HeaderSession, session)
 	if r.status != 202 {
-		t.Fatalf("cancelled: %d %s", r.status, r.body)
+		t.Fatalf("cancelled: %d %s; want r.status = 202", r.status, r.body)
 	}
 	leave()
 	<-answer

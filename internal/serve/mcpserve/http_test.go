@@ -54,7 +54,7 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%s: %d %s; want %d %q", name, c.r.status, c.r.body, c.status, c.text)
 		}
 		if c.status == 401 && c.r.header.Get("WWW-Authenticate") == "" {
-			t.Errorf("%s: no WWW-Authenticate", name)
+			t.Errorf(`%s: no WWW-Authenticate; want not (c.status == 401 && c.r.header.Get("WWW-Authenticate") == "")`, name)
 		}
 	}
 }
@@ -69,12 +69,13 @@ func TestNegotiation(t *testing.T) {
 		r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", asked, 1))
 		// this surface does not have updates
 		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") {
-			t.Errorf("%s: %d %s", asked, r.status, r.body)
+			t.Errorf("%s: %d %s; want r.status = 200, r.body with `\"protocolVersion\":\"` + got + `\"`, r.body without \"subscribe\"",
+				asked, r.status, r.body)
 		}
 	}
 	r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", "2024-11-05", 1), mcpwire.HeaderVersion, "2024-11-05")
 	if r.status != 200 {
-		t.Errorf("old header: %d %s", r.status, r.body)
+		t.Errorf("old header: %d %s; want r.status = 200", r.status, r.body)
 	}
 }
 
@@ -85,25 +86,26 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 	ping := `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 	for _, body := range []string{list, ping} {
 		if r := st.do("POST", st.agent, body, mcpwire.HeaderSession, id); r.status != 200 || r.decode(t).Error != nil {
-			t.Errorf("own: %d %s", r.status, r.body)
+			t.Errorf("own: %d %s; want r.status = 200, r.decode(t).Error = nil", r.status, r.body)
 		}
 	}
 	unknown := st.do("POST", st.agent2, list, mcpwire.HeaderSession, "unknown")
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		if r := st.do(method, st.agent2, list, mcpwire.HeaderSession, id); r.status != 404 || r.body != unknown.body {
-			t.Errorf("foreign %s: %d %s", method, r.status, r.body)
+			t.Errorf("foreign %s: %d %s; want r.status = 404, r.body = %v", method, r.status, r.body, unknown.body)
 		}
 	}
 	if r := st.do("DELETE", st.agent, "", mcpwire.HeaderSession, id); r.status != 204 {
-		t.Errorf("delete: %d %s", r.status, r.body)
+		t.Errorf("delete: %d %s; want r.status = 204", r.status, r.body)
 	}
 	for _, body := range []string{list, ping} {
 		if r := st.do("POST", st.agent, body, mcpwire.HeaderSession, id); r.status != 404 {
-			t.Errorf("after delete: %d %s", r.status, r.body)
+			t.Errorf("after delete: %d %s; want r.status = 404", r.status, r.body)
 		}
 	}
 	if len(st.surface.sessions) != 0 {
-		t.Error("the table still holds the session")
+		t.Errorf("the table still holds the session; got len(st.surface.sessions) = %v; want len(st.surface.sessions) = 0",
+			len(st.surface.sessions))
 	}
 }
 
@@ -116,10 +118,11 @@ func TestIdleSessionsExpire(t *testing.T) {
 	st.surface.mu.Unlock()
 	st.surface.expire()
 	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, mcpwire.HeaderSession, id); r.status != 404 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 404", r.status, r.body)
 	}
 	if len(st.surface.viewers) != 0 {
-		t.Error("a viewer without use is kept")
+		t.Errorf("a viewer without use is kept; got len(st.surface.viewers) = %v; want len(st.surface.viewers) = 0",
+			len(st.surface.viewers))
 	}
 }
 
@@ -148,10 +151,11 @@ func TestBytesSurvive(t *testing.T) {
 	arguments := `{"z":9007199254740993,"a":1.10,"e":1e400,"n":"\u0000","s":"\ud800","w": [ 1 ],"o":{"b":1,"a":2},"u":"ü\/"}`
 	st.call("echo", arguments, func(t *testing.T, r reply, a answer, modern bool) {
 		if string(a.Result.StructuredContent) != arguments || a.Result.Content[0].Text != arguments {
-			t.Errorf("changed: %s", r.body)
+			t.Errorf("changed: %s; want string(a.Result.StructuredContent) = %v, a.Result.Content[0].Text = %v",
+				r.body, arguments, arguments)
 		}
 		if !strings.Contains(r.body, `"structuredContent":`+arguments) {
-			t.Errorf("not the same bytes: %s", r.body)
+			t.Errorf("not the same bytes: %s; want r.body with `\"structuredContent\":` + arguments", r.body)
 		}
 		if modern != (a.Result.ResultType == "complete") || modern != strings.Contains(
 			string(a.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"junctor"`) {
@@ -180,7 +184,8 @@ func TestFailures(t *testing.T) {
 				want = 200
 			}
 			if a.Error == nil || a.Error.Code != code || r.status != want || !strings.Contains(a.Error.Message, text) {
-				t.Errorf("%d %s", r.status, r.body)
+				t.Errorf("%d %s; want a.Error not nil, a.Error.Code = %v, r.status = %v, a.Error.Message with %v",
+					r.status, r.body, code, want, text)
 			}
 			unknown = r.body
 		}
@@ -189,7 +194,8 @@ func TestFailures(t *testing.T) {
 		return func(t *testing.T, r reply, a answer, _ bool) {
 			if !a.Result.IsError || r.status != 200 || !strings.Contains(string(a.Result.Meta["junctor/error"]), `"code":"`+code+`"`) ||
 				!strings.Contains(a.Result.Content[0].Text, text) {
-				t.Errorf("%d %s", r.status, r.body)
+				t.Errorf(`%d %s; want a.Result.IsError = true, r.status = 200, string(a.Result.Meta["junctor/error"]) with `+
+					"`\"code\":\"` + code + `\"`, a.Result.Content[0].Text with %v", r.status, r.body, text)
 			}
 		}
 	}
@@ -197,7 +203,8 @@ func TestFailures(t *testing.T) {
 	absent := unknown
 	st.call("hidden", `{}`, protocolError(-32602, 400, `unknown tool "hidden"`))
 	if strings.ReplaceAll(unknown, "hidden", "nothing") != absent || absent == "" {
-		t.Errorf("%s and %s tell them apart", unknown, absent)
+		t.Errorf(`%s and %s tell them apart; want strings.ReplaceAll(unknown, "hidden", "nothing") = %v, absent other than ""`,
+			unknown, absent, absent)
 	}
 	st.call("echo", `[1]`, protocolError(-32602, 400, "object"))
 	st.call("broken", `{}`, func(t *testing.T, r reply, a answer, _ bool) {
@@ -238,18 +245,21 @@ func TestList(t *testing.T) {
 			}
 			ok(t, json.Unmarshal(tool.InputSchema, &s))
 			if got := s.Properties["selector"].Properties["endpoint"].Enum; !slices.Equal(got, []string{"a", "b"}) {
-				t.Errorf("%s: %s", tool.Name, schema)
+				t.Errorf(`%s: %s; want got = []string{"a", "b"}`, tool.Name, schema)
 			}
 			if s.Properties["path"].Properties == nil && !strings.Contains(schema, `"path"`) {
-				t.Errorf("%s lost its own properties: %s", tool.Name, schema)
+				t.Errorf(`%s lost its own properties: %s; want not (s.Properties["path"].Properties == nil && `+
+					"!strings.Contains(schema, `\"path\"`))", tool.Name, schema)
 			}
 		case "fs_list":
 			if strings.Contains(schema, "selector") || tool.Meta["junctor/provider"] != "fs:endpoint:a" || tool.Meta["junctor/action"] != "fs.list" {
-				t.Errorf("fs_list: %s %v", schema, tool.Meta)
+				t.Errorf(`fs_list: %s %v; want schema without "selector", tool.Meta["junctor/provider"] = "fs:endpoint:a", `+
+					`tool.Meta["junctor/action"] = "fs.list"`, schema, tool.Meta)
 			}
 		case "echo":
 			if schema != `{"type":"object"}` || tool.Annotations["readOnlyHint"] != true {
-				t.Errorf("echo: %s %v", schema, tool.Annotations)
+				t.Errorf(`echo: %s %v; want schema = "{\"type\":\"object\"}", tool.Annotations["readOnlyHint"] = true`,
+					schema, tool.Annotations)
 			}
 		}
 	}
@@ -259,7 +269,8 @@ func TestList(t *testing.T) {
 	}
 	if a.Result.TTLMs == nil || *a.Result.TTLMs != 5000 || a.Result.CacheScope != "private" || a.Result.ResultType != "complete" ||
 		a.Result.NextCursor != nil {
-		t.Errorf("%+v", a.Result)
+		t.Errorf(`%+v; want a.Result.TTLMs not nil, *a.Result.TTLMs = 5000, a.Result.CacheScope = "private", `+
+			`a.Result.ResultType = "complete", a.Result.NextCursor = nil`, a.Result)
 	}
 	id := st.open(st.agent, mcpwire.Version20251125)
 	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, mcpwire.HeaderSession, id)
@@ -283,23 +294,23 @@ func TestPages(t *testing.T) {
 			break
 		}
 		if len(a.Result.Tools) != 4 {
-			t.Fatalf("a page of %d", len(a.Result.Tools))
+			t.Fatalf("a page of %d; want len(a.Result.Tools) = 4", len(a.Result.Tools))
 		}
 		cursor = *a.Result.NextCursor
 		rest = fmt.Sprintf(`"cursor":%q,`, cursor)
 	}
 	if len(names) != all || !slices.IsSorted(names) {
-		t.Errorf("%d of %d: %v", len(names), all, names)
+		t.Errorf("%d of %d: %v; want len(names) = %v, slices.IsSorted(names)", len(names), all, names, all)
 	}
 	flipped := []byte(cursor)
 	flipped[len(flipped)-3] ^= 1
 	for _, bad := range []string{`"x"`, `""`, `7`, fmt.Sprintf("%q", flipped), fmt.Sprintf("%q", cursor[:10])} {
 		if r := st.modern(st.agent, "tools/list", "", `"cursor":`+bad+`,`); r.status != 400 || r.decode(t).Error.Code != -32602 {
-			t.Errorf("%s: %d %s", bad, r.status, r.body)
+			t.Errorf("%s: %d %s; want r.status = 400, r.decode(t).Error.Code = -32602", bad, r.status, r.body)
 		}
 	}
 	if r := st.modern(st.agent2, "tools/list", "", fmt.Sprintf(`"cursor":%q,`, cursor)); r.status != 400 {
-		t.Errorf("another's cursor: %d %s", r.status, r.body)
+		t.Errorf("another's cursor: %d %s; want r.status = 400", r.status, r.body)
 	}
 }
 
@@ -363,7 +374,7 @@ func TestModernRules(t *testing.T) {
 	}
 	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, mcpwire.HeaderVersion,
 		mcpwire.Version20260728); r.status != http.StatusAccepted {
-		t.Errorf("notification: %d %s", r.status, r.body)
+		t.Errorf("notification: %d %s; want r.status = http.StatusAccepted", r.status, r.body)
 	}
 }
 
@@ -374,11 +385,12 @@ func TestBatch(t *testing.T) {
 	r := st.do("POST", st.agent, batch, mcpwire.HeaderSession, id)
 	if r.status != 200 || !strings.Contains(r.body, `"n":9007199254740993`) || !strings.Contains(r.body, `"name":"fs_list"`) ||
 		!strings.Contains(r.body, `unknown tool`) || strings.Contains(r.body, hidden) {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf(`%d %s; want r.status = 200, r.body with "\"n\":9007199254740993", r.body with "\"name\":\"fs_list\"", r.body `+
+			`with "unknown tool", r.body without %v`, r.status, r.body, hidden)
 	}
 	id = st.open(st.agent, mcpwire.Version20250618)
 	if r := st.do("POST", st.agent, batch, mcpwire.HeaderSession, id); r.status != 400 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 400", r.status, r.body)
 	}
 }
 

@@ -134,7 +134,7 @@ func newIsles(t *testing.T) *isles {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+		t.Fatalf("%v; want err is context.Canceled", err)
 	}
 	for _, e := range catalogtest.Entries(st.catalog) {
 		if strings.HasPrefix(e.Module.Extension, "mcp.") {
@@ -329,7 +329,7 @@ func TestNobodySeesWhatAnotherMay(t *testing.T) {
 	t.Logf("seed %d: %d policies in %s, %d times hidden, %d times visible", seed, policies, time.Since(began).Round(time.Millisecond), hidden,
 		visible)
 	if hidden == 0 || visible == 0 {
-		t.Error("nothing was tried")
+		t.Errorf("nothing was tried; got hidden = %v, visible = %v; want hidden other than 0, visible other than 0", hidden, visible)
 	}
 }
 
@@ -375,11 +375,11 @@ func TestNobodyHearsOfWhatAnotherGets(t *testing.T) {
 		after := strings.Contains(is.ask(who, "", true, "tools/list", ""), "zqat")
 		if before || after {
 			if got := receive(t, heard[who]); !strings.Contains(got, "tools/list_changed") {
-				t.Errorf("round %d: %s", round, got)
+				t.Errorf(`round %d: %s; want got with "tools/list_changed"`, round, got)
 			}
 		}
 		if len(heard[other]) > 0 {
-			t.Errorf("round %d: %s hears of what %s got: %s", round, other, who, <-heard[other])
+			t.Errorf("round %d: %s hears of what %s got: %s; want len(heard[other]) at most 0", round, other, who, <-heard[other])
 		}
 	}
 }

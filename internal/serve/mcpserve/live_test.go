@@ -62,7 +62,8 @@ func TestProgress(t *testing.T) {
 	lines, resp := st.stream(t.Context(), "POST", body, mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call",
 		mcpwire.HeaderName, "steps")
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("X-Accel-Buffering") != "no" {
-		t.Errorf("%v", resp.Header)
+		t.Errorf(`%v; want resp.Header.Get("Content-Type") = "text/event-stream", resp.Header.Get("X-Accel-Buffering") = "no"`,
+			resp.Header)
 	}
 	last, notices, answered := 0.0, 0, false
 	for line := range lines {
@@ -71,25 +72,25 @@ func TestProgress(t *testing.T) {
 			continue
 		}
 		if answered {
-			t.Fatalf("after the answer: %s", line)
+			t.Fatalf("after the answer: %s; want answered = false", line)
 		}
 		if !strings.Contains(data, "notifications/progress") {
 			answered = strings.Contains(data, `{"done":true}`)
 			continue
 		}
 		if !strings.Contains(data, `"progressToken":9007199254740993`) {
-			t.Errorf("the token is not the caller's: %s", data)
+			t.Errorf(`the token is not the caller's: %s; want data with "\"progressToken\":9007199254740993"`, data)
 		}
 		var n struct{ Params struct{ Progress float64 } }
 		ok(t, json.Unmarshal([]byte(data), &n))
 		if n.Params.Progress <= last {
-			t.Errorf("%v after %v", n.Params.Progress, last)
+			t.Errorf("%v after %v; want n.Params.Progress more than %v", n.Params.Progress, last, last)
 		}
 		last = n.Params.Progress
 		notices++
 	}
 	if !answered || notices > exchange.MaxProgress+2 {
-		t.Errorf("answered %v after %d notices", answered, notices)
+		t.Errorf("answered %v after %d notices; want answered = true, notices at most exchange.MaxProgress + 2", answered, notices)
 	}
 	<-done
 }
@@ -102,12 +103,12 @@ func TestCancelLegacy(t *testing.T) {
 	go func() { answers <- st.do("POST", st.agent, call, mcpwire.HeaderSession, id) }()
 	receive(t, st.fake.started)
 	if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); !strings.Contains(r.body, "running already") {
-		t.Errorf("the same id again: %s", r.body)
+		t.Errorf(`the same id again: %s; want r.body with "running already"`, r.body)
 	}
 	other := st.open(st.agent2, mcpwire.Version20250618)
 	cancelled := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}`
 	if r := st.do("POST", st.agent2, cancelled, mcpwire.HeaderSession, other); r.status != 202 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 202", r.status, r.body)
 	}
 	select {
 	case <-st.fake.ended:
@@ -115,13 +116,13 @@ func TestCancelLegacy(t *testing.T) {
 	default:
 	}
 	if r := st.do("POST", st.agent, cancelled, mcpwire.HeaderSession, id); r.status != 202 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 202", r.status, r.body)
 	}
 	if err := receive(t, st.fake.ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("%v; want err is context.Canceled", err)
 	}
 	if r := receive(t, answers); r.body != "" {
-		t.Errorf("sent after cancelling: %s", r.body)
+		t.Errorf(`sent after cancelling: %s; want r.body = ""`, r.body)
 	}
 }
 
@@ -160,10 +161,10 @@ func TestDeleteCancels(t *testing.T) {
 	}()
 	receive(t, st.fake.started)
 	if r := st.do("DELETE", st.agent, "", mcpwire.HeaderSession, id); r.status != 204 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 204", r.status, r.body)
 	}
 	if err := receive(t, st.fake.ended); err == nil {
-		t.Error("the call went on")
+		t.Error("the call went on; want an error")
 	}
 	receive(t, answers)
 }
@@ -190,7 +191,7 @@ func TestCancelModern(t *testing.T) {
 	began := time.Now()
 	hangUp()
 	if err := receive(t, st.fake.ended); err == nil || time.Since(began) > 500*time.Millisecond {
-		t.Errorf("%v after %s", err, time.Since(began))
+		t.Errorf("%v after %s; want an error, time.Since(began) at most 500 * time.Millisecond", err, time.Since(began))
 	}
 	receive(t, gone)
 }
@@ -233,28 +234,29 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 				want = mcpwire.Version20251125
 			}
 			if got := session.InitializeResult(); got != nil && got.ProtocolVersion != want {
-				t.Fatalf("speaks %s", got.ProtocolVersion)
+				t.Fatalf("speaks %s; want not (got != nil && got.ProtocolVersion != want)", got.ProtocolVersion)
 			}
 			tools, err := session.ListTools(t.Context(), nil)
 			ok(t, err)
 			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"a": "b"}})
 			ok(t, err)
 			if len(tools.Tools) == 0 || result.IsError || result.Content[0].(*mcp.TextContent).Text != `{"a":"b"}` {
-				t.Errorf("%v %v", tools, result)
+				t.Errorf("%v %v; want len(tools.Tools) other than 0, result.IsError = false, "+
+					`result.Content[0].(*mcp.TextContent).Text = "{\"a\":\"b\"}"`, tools, result)
 			}
 			result, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "fails"})
 			if err != nil || !result.IsError {
-				t.Errorf("%v %v", result, err)
+				t.Errorf("%v %v; want no error, result.IsError = true", result, err)
 			}
 			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "nothing"}); err == nil {
-				t.Error("an unknown tool was called")
+				t.Error("an unknown tool was called; want an error")
 			}
 			st.fake.extra = []capability.Contribution{extraTool("fresh", capability.EffectRead)}
 			began := time.Now()
 			st.offer(st.fake.batch())
 			receive(t, changed)
 			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("told after %s", took)
+				t.Errorf("told after %s; want took at most 2 * time.Second", took)
 			}
 			tools, err = session.ListTools(t.Context(), nil)
 			ok(t, err)
@@ -263,7 +265,7 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 				found = found || tool.Name == "fresh"
 			}
 			if !found || len(changed) != 0 {
-				t.Errorf("found %v, %d more notices", found, len(changed))
+				t.Errorf("found %v, %d more notices; want found = true, len(changed) = 0", found, len(changed))
 			}
 		})
 	}
@@ -292,18 +294,18 @@ func TestListen(t *testing.T) {
 		}
 	}
 	if first := next(); !strings.Contains(first, "acknowledged") || strings.Contains(first, "a://b") {
-		t.Errorf("first: %s", first)
+		t.Errorf(`first: %s; want first with "acknowledged", first without "a://b"`, first)
 	}
 	for i, id := range []string{"x1", "x2"} {
 		st.fake.extra = append(st.fake.extra, extraTool(id, capability.EffectRead))
 		st.offer(st.fake.batch())
 		if got := next(); !strings.Contains(got, "tools/list_changed") || !strings.Contains(got, `"io.modelcontextprotocol/subscriptionId":7`) {
-			t.Errorf("%d: %s", i, got)
+			t.Errorf(`%d: %s; want got with "tools/list_changed", got with "\"io.modelcontextprotocol/subscriptionId\":7"`, i, got)
 		}
 	}
 	st.surface.Drain()
 	if got := next(); !strings.Contains(got, `"id":7`) || !strings.Contains(got, "result") {
-		t.Errorf("no completion: %s", got)
+		t.Errorf(`no completion: %s; want got with "\"id\":7", got with "result"`, got)
 	}
 }
 
@@ -350,6 +352,7 @@ func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
 	_, leave := st.surface.enter(c, name(0)) // in use: it stays
 	defer leave()
 	if !st.surface.bind(c, "new", mcpwire.Version20250618) || st.surface.sessionOf(name(1)) != nil || st.surface.sessionOf(name(0)) == nil {
-		t.Error("the wrong session made room")
+		t.Error(`the wrong session made room; want st.surface.bind(c, "new", mcpwire.Version20250618), ` +
+			"st.surface.sessionOf(name(1)) = nil, st.surface.sessionOf(name(0)) not nil")
 	}
 }

@@ -50,23 +50,24 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	}
 	st.server("neon", "create_branch")
 	if got := st.calls(before, "create_branch", `{}`); !strings.Contains(got, "ext:mcp:github") {
-		t.Errorf("the session that was shown the name: %s", got)
+		t.Errorf(`the session that was shown the name: %s; want got with "ext:mcp:github"`, got)
 	}
 	after := st.open(st.agent, mcpwire.Version20250618)
 	if list := st.listed(after); !strings.Contains(list, "github__create_branch") || !strings.Contains(list, "neon__create_branch") ||
 		strings.Contains(list, `"name":"create_branch"`) {
-		t.Errorf("a new session: %s", list)
+		t.Errorf(`a new session: %s; want list with "github__create_branch", list with "neon__create_branch", list without `+
+			`"\"name\":\"create_branch\""`, list)
 	}
 	if got := st.calls(after, "create_branch", `{}`); !strings.Contains(got, "unknown tool") {
-		t.Errorf("a bare name that nobody has: %s", got)
+		t.Errorf(`a bare name that nobody has: %s; want got with "unknown tool"`, got)
 	}
 	if got := st.calls(after, "neon__create_branch", `{}`); !strings.Contains(got, "ext:mcp:neon") {
-		t.Errorf("a labelled name: %s", got)
+		t.Errorf(`a labelled name: %s; want got with "ext:mcp:neon"`, got)
 	}
 	st.server("github")
 	got := st.calls(before, "create_branch", `{}`)
 	if !strings.Contains(got, "capability_retracted") || strings.Contains(got, "ext:mcp:neon") {
-		t.Errorf("a name whose tool is gone: %s", got)
+		t.Errorf(`a name whose tool is gone: %s; want got with "capability_retracted", got without "ext:mcp:neon"`, got)
 	}
 }
 
@@ -90,12 +91,12 @@ func TestAModelCorrectsItselfInOneStep(t *testing.T) {
 	refused := st.calls(id, "message_send", `{"text":"hi"}`)
 	for _, want := range []string{`"isError":true`, "selection_required", "selector.channel", "discord, slack, telegram"} {
 		if !strings.Contains(refused, want) {
-			t.Errorf("%q is not in %s", want, refused)
+			t.Errorf("%q is not in %s; want refused with %v", want, refused, want)
 		}
 	}
 	if got := st.calls(id, "message_send", `{"text":"hi","selector":{"channel":"telegram"}}`); !strings.Contains(got,
 		"messaging:telegram:me") || strings.Contains(got, "selector") {
-		t.Errorf("the corrected call: %s", got)
+		t.Errorf(`the corrected call: %s; want got with "messaging:telegram:me", got without "selector"`, got)
 	}
 }
 

@@ -49,16 +49,16 @@ func TestChallengesSayWhereToGetAWiderToken(t *testing.T) {
 		"hidden things": {st.modern("reader", "tools/call", "hidden", `"name":"hidden",`), 400, nil},
 	} {
 		if tt.r.status != tt.want {
-			t.Errorf("%s: %d %s", name, tt.r.status, tt.r.body)
+			t.Errorf("%s: %d %s; want tt.r.status = %v", name, tt.r.status, tt.r.body, tt.want)
 		}
 		for _, part := range tt.says {
 			if got := tt.r.header.Get("WWW-Authenticate"); !strings.Contains(got, part) {
-				t.Errorf("%s: %s is not in %q", name, part, got)
+				t.Errorf("%s: %s is not in %q; want got with %v", name, part, got, part)
 			}
 		}
 	}
 	if len(u.inputs) != 1 {
-		t.Errorf("the upstream was called %d times", len(u.inputs))
+		t.Errorf("the upstream was called %d times; want len(u.inputs) = 1", len(u.inputs))
 	}
 }
 

@@ -57,17 +57,18 @@ func TestOurOwnResources(t *testing.T) {
 	big := st.modern(st.agent, "tools/call", "big", `"name":"big",`)
 	wants(t, big.body, `"type":"resource_link"`, `"junctor/truncated":true`)
 	if len(big.body) > 2*shownResult {
-		t.Errorf("%d bytes", len(big.body))
+		t.Errorf("%d bytes; want len(big.body) at most 2 * shownResult", len(big.body))
 	}
 	_, link, _ := strings.Cut(big.body, `"uri":"`)
 	link, _, _ = strings.Cut(link, `"`)
 	if whole := read(st.agent, link); len(whole) < maxResult || !strings.Contains(whole, "xxxx") {
-		t.Errorf("%d bytes of %s", len(whole), link)
+		t.Errorf(`%d bytes of %s; want len(whole) at least %v, whole with "xxxx"`, len(whole), link, maxResult)
 	}
 	foreign, unknown := read(st.agent2, link), read(st.agent2, "junctor://calls/run_0/result")
 	if strings.ReplaceAll(foreign, link, "") != strings.ReplaceAll(unknown, "junctor://calls/run_0/result", "") ||
 		!strings.Contains(foreign, "-32602") {
-		t.Errorf("somebody else's and nobody's differ:\n%s\n%s", foreign, unknown)
+		t.Errorf("somebody else's and nobody's differ:\n%s\n%s\nwant strings.ReplaceAll(foreign, link, \"\") = "+
+			`strings.ReplaceAll(unknown, "junctor://calls/run_0/result", ""), foreign with "-32602"`, foreign, unknown)
 	}
 
 	usage := "junctor://capabilities/test.one%2Fecho%23ext.test.one.echo@one/usage"
@@ -112,7 +113,8 @@ func TestOurOwnTexts(t *testing.T) {
 		unknown := read("junctor://texts/unknown")
 		for _, name := range []string{"closed", "absent"} {
 			if got := read("junctor://texts/" + name); strings.ReplaceAll(got, name, "unknown") != unknown {
-				t.Errorf("%s differs from what is not there: %s %s", name, got, unknown)
+				t.Errorf(`%s differs from what is not there: %s %s; want strings.ReplaceAll(got, name, "unknown") = %v`,
+					name, got, unknown, unknown)
 			}
 		}
 	}

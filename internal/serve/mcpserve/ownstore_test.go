@@ -44,15 +44,15 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 		until = refs[0].Expires
 	}
 	if got, err := own.Result(t.Context(), "agent:one", "run_1"); err != nil || string(got) != `{"n":1}` {
-		t.Errorf("%s %v", got, err)
+		t.Errorf(`%s %v; want no error, string(got) = "{\"n\":1}"`, got, err)
 	}
 	for _, who := range []string{"agent:two", ""} {
 		if got, err := own.Result(t.Context(), who, "run_1"); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Errorf("%q reads %s %v", who, got, err)
+			t.Errorf("%q reads %s %v; want capability.CodeOf(err) = capability.CodeNotFound", who, got, err)
 		}
 	}
 	now = now.Add(resultTTL + time.Minute)
 	if got, err := own.Result(t.Context(), "agent:one", "run_1"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("afterwards: %s %v", got, err)
+		t.Errorf("afterwards: %s %v; want capability.CodeOf(err) = capability.CodeNotFound", got, err)
 	}
 }

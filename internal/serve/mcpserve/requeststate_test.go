@@ -20,7 +20,7 @@ func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
 		n++
 	}
 	if n != maxStates || use("greedy") {
-		t.Errorf("%d states were used", n)
+		t.Errorf(`%d states were used; want n = %v, not use("greedy")`, n, maxStates)
 	}
 	if !use("another") {
 		t.Error("another caller is refused")
@@ -40,7 +40,7 @@ func FuzzStates(f *testing.F) {
 	f.Add(good[:len(good)/2])
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if st, ok := newStateSealer([]byte("a key"), time.Now).Open(raw, "w", "c"); ok && (st.Of != "o" || string(st.Inner) != `"theirs"`) {
-			t.Errorf("%q opens", raw)
+			t.Errorf("%q opens; want not (ok && (st.Of != \"o\" || string(st.Inner) != `\"theirs\"`))", raw)
 		}
 	})
 }
@@ -53,11 +53,11 @@ func FuzzCursors(f *testing.F) {
 	f.Add([]byte(`7`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if _, ok := openCursor(key, "one", "tools/list", raw); ok && !bytes.Equal(raw, good) {
-			t.Errorf("%q opens", raw)
+			t.Errorf("%q opens; want not (ok && !bytes.Equal(raw, good))", raw)
 		}
 		for _, other := range []string{"prompts/list", "tools/lis"} {
 			if _, ok := openCursor(key, "one", other, raw); ok {
-				t.Errorf("%q opens for %s", raw, other)
+				t.Errorf("%q opens for %s; want ok = false", raw, other)
 			}
 		}
 	})

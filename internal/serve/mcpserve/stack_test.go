@@ -294,10 +294,10 @@ func (st *stack) open(token, version string) string {
 	r := st.do("POST", token, strings.Replace(initialize, "VERSION", version, 1))
 	id := r.header.Get(mcpwire.HeaderSession)
 	if r.status != 200 || id == "" {
-		st.t.Fatalf("initialize: %d %s", r.status, r.body)
+		st.t.Fatalf(`initialize: %d %s; want r.status = 200, id other than ""`, r.status, r.body)
 	}
 	if r := st.do("POST", token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, mcpwire.HeaderSession, id); r.status != 202 {
-		st.t.Fatalf("initialized: %d %s", r.status, r.body)
+		st.t.Fatalf("initialized: %d %s; want r.status = 202", r.status, r.body)
 	}
 	return id
 }

@@ -46,7 +46,7 @@ func (st *stack) until(id, status string) taskOf {
 			return task
 		}
 		if time.Now().After(end) {
-			st.t.Fatalf("%+v is not %s", task, status)
+			st.t.Fatalf("%+v is not %s; want not time.Now().After(end)", task, status)
 		}
 	}
 }
@@ -59,7 +59,8 @@ func TestACallThatTakesItsTimeBecomesATask(t *testing.T) {
 	task := readTask(t, call(takesTasks))
 	id := task.Result.TaskID
 	if task.Result.ResultType != "task" || task.Result.Status != "working" || task.Result.TTLMs < 1000 || id == "" {
-		t.Fatalf("%+v", task)
+		t.Fatalf(`%+v; want task.Result.ResultType = "task", task.Result.Status = "working", task.Result.TTLMs at least 1000, `+
+			`id other than ""`, task)
 	}
 	receive(t, st.fake.started)
 	for name, r := range map[string]reply{
@@ -68,17 +69,18 @@ func TestACallThatTakesItsTimeBecomesATask(t *testing.T) {
 	} {
 		nobody := st.task(st.agent2, "tasks/get", "tsk_0", "")
 		if !strings.Contains(r.body, "-32602") || strings.ReplaceAll(r.body, id, "tsk_0") != nobody.body {
-			t.Errorf("%s: %s\nnobody's: %s", name, r.body, nobody.body)
+			t.Errorf("%s: %s\nnobody's: %s\nwant r.body with \"-32602\", strings.ReplaceAll(r.body, id, \"tsk_0\") = %v",
+				name, r.body, nobody.body, nobody.body)
 		}
 	}
 	if r := st.asModern(st.agent, "tasks/get", id, `"taskId":"`+id+`",`, `{}`); r.status != 400 || !strings.Contains(r.body, "-32021") {
-		t.Errorf("without the extension: %d %s", r.status, r.body)
+		t.Errorf(`without the extension: %d %s; want r.status = 400, r.body with "-32021"`, r.status, r.body)
 	}
 	close(st.fake.release)
 	done := st.until(id, "completed")
 	wants(t, string(done.Result.Result), `"structuredContent":{"done":true}`)
 	if r := st.task(st.agent, "tasks/cancel", id, ""); !strings.Contains(r.body, `"resultType":"complete"`) {
-		t.Errorf("cancelled too late: %s", r.body)
+		t.Errorf(`cancelled too late: %s; want r.body with "\"resultType\":\"complete\""`, r.body)
 	}
 }
 
@@ -87,11 +89,11 @@ func TestATaskIsCancelledAndAClientThatLeavesCancelsNone(t *testing.T) {
 	task := readTask(t, st.asModern(st.agent, "tools/call", "slow", `"name":"slow",`, takesTasks))
 	receive(t, st.fake.started) // its request is answered and gone, and it goes on
 	if got := readTask(t, st.task(st.agent, "tasks/get", task.Result.TaskID, "")); got.Result.Status != "working" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Result.Status = "working"`, got)
 	}
 	st.task(st.agent, "tasks/cancel", task.Result.TaskID, "")
 	if err := receive(t, st.fake.ended); err == nil {
-		t.Error("the call goes on")
+		t.Error("the call goes on; want an error")
 	}
 	st.until(task.Result.TaskID, "cancelled")
 }
@@ -100,7 +102,7 @@ func TestAMissingApprovalOfAnOperatorIsWaitedForByATask(t *testing.T) {
 	st, u := newUpstreamStack(t, stackOptions{taskAfter: time.Minute})
 	task := readTask(t, st.asModern(st.agent, "tools/call", "write", `"name":"write",`, takesTasks))
 	if task.Result.ResultType != "task" || task.Result.Status != "working" {
-		t.Fatalf("%+v", task)
+		t.Fatalf(`%+v; want task.Result.ResultType = "task", task.Result.Status = "working"`, task)
 	}
 	waiting := st.until(task.Result.TaskID, "working")
 	wants(t, waiting.Result.StatusMessage, "needs an operator's approval")
@@ -112,7 +114,7 @@ func TestAMissingApprovalOfAnOperatorIsWaitedForByATask(t *testing.T) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.inputs) != 1 {
-		t.Errorf("carried out %d times", len(u.inputs))
+		t.Errorf("carried out %d times; want len(u.inputs) = 1", len(u.inputs))
 	}
 }
 
@@ -127,7 +129,7 @@ func TestQuestionsOfATask(t *testing.T) {
 	close(u.ready)
 	asked := st.until(task.Result.TaskID, "input_required")
 	if len(asked.Result.InputRequests) != 1 || asked.Result.RequestState != "" {
-		t.Fatalf("%+v", asked)
+		t.Fatalf(`%+v; want len(asked.Result.InputRequests) = 1, asked.Result.RequestState = ""`, asked)
 	}
 	for key := range asked.Result.InputRequests {
 		st.task(st.agent, "tasks/update", task.Result.TaskID, `"inputResponses":{"odd":{},"`+key+

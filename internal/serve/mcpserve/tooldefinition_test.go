@@ -23,13 +23,14 @@ func FuzzPassed(f *testing.F) {
 				continue
 			}
 			if !valid(out) {
-				t.Fatalf("%s becomes %s", raw, out)
+				t.Fatalf("%s becomes %s; want valid(out)", raw, out)
 			}
 			if content := mcpwire.At(raw, []string{"content"}); content != nil && !bytes.Equal(content, mcpwire.At(out, []string{"content"})) {
-				t.Errorf("%s is not in %s", content, out)
+				t.Errorf(`%s is not in %s; want not (content != nil && !bytes.Equal(content, mcpwire.At(out, []string{"content"})))`,
+					content, out)
 			}
 			if kind, _ := jsonx.Text(mcpwire.At(out, []string{"resultType"})); kind != map[bool]string{true: "complete"}[e.Modern] {
-				t.Errorf("result type %q", kind)
+				t.Errorf(`result type %q; want kind = map[bool]string{true: "complete"}[e.Modern]`, kind)
 			}
 		}
 	})
@@ -47,7 +48,7 @@ func FuzzDefinitions(f *testing.F) {
 			Module: &capability.Module{},
 		}
 		if out := memberDefinition(e, "named"); !valid(out) {
-			t.Errorf("%s becomes %s", definition, out)
+			t.Errorf("%s becomes %s; want valid(out)", definition, out)
 		}
 	})
 }

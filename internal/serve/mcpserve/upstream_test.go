@@ -149,7 +149,7 @@ func wants(t *testing.T, body string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(body, p) {
-			t.Errorf("%s\nis not in\n%s", p, body)
+			t.Errorf("%s\nis not in\n%s\nwant body with %v", p, body, p)
 		}
 	}
 }
@@ -164,7 +164,8 @@ func TestDefinitionsAndResultsPassAsBytes(t *testing.T) {
 		wants(t, list, `"icons":[{"src":"x"}]`, `"$defs":{"n":{"const":9007199254740993}}`,
 			`"annotations":{"odd":1,"readOnlyHint":true,"destructiveHint":false}`, `"x":1,"junctor/action"`)
 		if strings.Contains(list, "posing") || strings.Contains(list, `"io.modelcontextprotocol/serverInfo":1`) {
-			t.Errorf("%s: an upstream poses as us: %s", name, list)
+			t.Errorf(`%s: an upstream poses as us: %s; want list without "posing", list without "\"io.modelcontextprotocol/serverInfo\":1"`,
+				name, list)
 		}
 	}
 	input := `{"b":9007199254740993,"a":"\u0000\ud800"}`
@@ -176,13 +177,14 @@ func TestDefinitionsAndResultsPassAsBytes(t *testing.T) {
 		wants(t, r.body, `"content":[{"type":"odd","n":9007199254740993}],"structuredContent":{"z":1.10,"a":`+input+`},"later":true`, `"x/y":1`,
 			`"junctor/invocation":"run_`)
 		if strings.Contains(r.body, "posing") || (name == "modern") != strings.Contains(r.body, `"resultType":"complete"`) {
-			t.Errorf("%s: %s", name, r.body)
+			t.Errorf(`%s: %s; want r.body without "posing", (name == "modern") = strings.Contains(r.body, `+
+				"`\"resultType\":\"complete\"`)", name, r.body)
 		}
 	}
 	no := st.modern(st.agent, "tools/call", "says_no", `"name":"says_no",`)
 	wants(t, no.body, `"content":[{"type":"text","text":"no such file"}],"isError":true`)
 	if u.inputs[0] != input {
-		t.Errorf("the upstream got %s", u.inputs[0])
+		t.Errorf("the upstream got %s; want u.inputs[0] = %v", u.inputs[0], input)
 	}
 }
 
@@ -228,7 +230,8 @@ func TestMarkedArgumentsAreComparedWithTheirHeaders(t *testing.T) {
 		"no base64": {call(`{"region":"eu"}`, "Mcp-Param-Region", "=?base64?*?="), 400},
 	} {
 		if tt.r.status != tt.want || tt.want == 400 && !strings.Contains(tt.r.body, "-32020") {
-			t.Errorf("%s: %d %s", name, tt.r.status, tt.r.body)
+			t.Errorf(`%s: %d %s; want tt.r.status = %v, not (tt.want == 400 && !strings.Contains(tt.r.body, "-32020"))`,
+				name, tt.r.status, tt.r.body, tt.want)
 		}
 	}
 }
@@ -274,7 +277,7 @@ func (st *stack) asked(session, name string, reply func(question string) string)
 		_ = json.Unmarshal([]byte(data), &q) // the id of the response is a number
 		if q.Method == "elicitation/create" {
 			if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":"`+q.ID+`",`+reply(data)+`}`, mcpwire.HeaderSession, session); r.status != 202 {
-				st.t.Errorf("the answer: %d %s", r.status, r.body)
+				st.t.Errorf("the answer: %d %s; want r.status = 202", r.status, r.body)
 			}
 		}
 	}
@@ -332,7 +335,8 @@ func TestQuestionsReachAModernClientInRounds(t *testing.T) {
 				}
 				ok(t, json.Unmarshal([]byte(r.body), &a))
 				if a.Result.ResultType != "input_required" || a.Result.RequestState == "" {
-					t.Fatalf("%d %s", r.status, r.body)
+					t.Fatalf(`%d %s; want a.Result.ResultType = "input_required", a.Result.RequestState other than ""`,
+						r.status, r.body)
 				}
 				return a.Result.RequestState
 			}
@@ -355,7 +359,7 @@ func TestQuestionsReachAModernClientInRounds(t *testing.T) {
 				"no string":  call(st.agent, answer+`"requestState":7,`),
 			} {
 				if r.status != 400 || !strings.Contains(r.body, "-32602") {
-					t.Errorf("%s: %d %s", name, r.status, r.body)
+					t.Errorf(`%s: %d %s; want r.status = 400, r.body with "-32602"`, name, r.status, r.body)
 				}
 			}
 			again := call(st.agent, `"requestState":"`+state+`",`) // without an answer: asked again
@@ -366,14 +370,14 @@ func TestQuestionsReachAModernClientInRounds(t *testing.T) {
 				wants(t, done.body, `"state":"theirs"`, `"odd":{}`)
 			}
 			if r := call(st.agent, answer+`"requestState":"`+state+`",`); r.status != 400 {
-				t.Errorf("replayed: %d %s", r.status, r.body)
+				t.Errorf("replayed: %d %s; want r.status = 400", r.status, r.body)
 			}
 		})
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if string(u.relays[0].Capabilities) != canElicit {
-		t.Errorf("the upstream is told %s", u.relays[0].Capabilities)
+		t.Errorf("the upstream is told %s; want string(u.relays[0].Capabilities) = %v", u.relays[0].Capabilities, canElicit)
 	}
 }
 
@@ -382,7 +386,7 @@ func TestParkedCallsAreBoundedAndEnd(t *testing.T) {
 	for i := range maxParked + 1 {
 		r := st.asModern(st.agent, "tools/call", "ask", `"name":"ask",`, canElicit)
 		if full := strings.Contains(r.body, "isError"); full != (i == maxParked) {
-			t.Fatalf("%d: %s", i, r.body)
+			t.Fatalf("%d: %s; want full = (i == maxParked)", i, r.body)
 		}
 	}
 	receive(t, u.ended) // the one that was refused
@@ -395,7 +399,7 @@ func TestParkedCallsAreBoundedAndEnd(t *testing.T) {
 	for _, w := range waits[:3] {
 		w.timer.Reset(0)
 		if err := receive(t, u.ended); err == nil {
-			t.Error("an unanswered call goes on")
+			t.Error("an unanswered call goes on; want an error")
 		}
 	}
 }
@@ -423,11 +427,12 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 			got := legacy()
 			if denied := strings.Contains(got, "confirmation_rejected"); denied != (decision == policy.DecideDeny) ||
 				denied == (len(u.inputs) == 1) {
-				t.Errorf("%s after %v", got, u.inputs)
+				t.Errorf("%s after %v; want denied = (decision == policy.DecideDeny), denied other than (len(u.inputs) == 1)",
+					got, u.inputs)
 			}
 			legacy()
 			if again := decision == policy.DecideOnce || decision == policy.DecideDeny; (asks == 2) != again {
-				t.Errorf("asked %d times", asks)
+				t.Errorf("asked %d times; want (asks == 2) = %v", asks, again)
 			}
 			if decision == policy.DecideTimed || decision == policy.DecideAlways {
 				return
@@ -439,7 +444,7 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 			ok(t, json.Unmarshal([]byte(call("").body), &a))
 			r := call(`"inputResponses":{"question":` + answer + `},"requestState":"` + a.Result.RequestState + `",`)
 			if denied := strings.Contains(r.body, "confirmation_rejected"); denied != (decision == policy.DecideDeny) {
-				t.Errorf("%s", r.body)
+				t.Errorf("%s; want denied = (decision == policy.DecideDeny)", r.body)
 			}
 		})
 	}
@@ -449,7 +454,7 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 	ok(t, err)
 	if _, _, err := st.policy.Answer(t.Context(), capability.Principal{ID: "agent:two", Role: capability.RoleAgent}, other[0].ID,
 		policy.DecideOnce); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("somebody else answers: %v", err)
+		t.Errorf("somebody else answers: %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	wants(t, st.asked(st.openAble(canElicit), "write", func(string) string { return `"result":{"action":"decline"}` }),
 		"confirmation_rejected")
@@ -478,15 +483,15 @@ func TestViews(t *testing.T) {
 		names = append(names, tool.Name)
 	}
 	if got := strings.Join(names, " "); got != "ask askslow log marked missing opens raw relay says_no write" {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got = "ask askslow log marked missing opens raw relay says_no write"`, got)
 	}
 	wants(t, st.modern(st.agent, "tools/call", "raw", `"name":"raw",`).body, `"later":true`)
 	if r := st.modern(st.agent, "tools/call", "echo", `"name":"echo",`); !strings.Contains(r.body, "unknown tool") {
-		t.Errorf("what the view leaves out: %s", r.body)
+		t.Errorf(`what the view leaves out: %s; want r.body with "unknown tool"`, r.body)
 	}
 	st.url = strings.TrimSuffix(st.url, "up") + "nowhere"
 	if r := st.modern(st.agent, "tools/list", "", ""); r.status != 404 {
-		t.Errorf("%d %s", r.status, r.body)
+		t.Errorf("%d %s; want r.status = 404", r.status, r.body)
 	}
 }
 
@@ -512,7 +517,7 @@ func TestMetaAndTracePassToTheProvider(t *testing.T) {
 		"both":        {call(`"traceparent":"mine",`, "traceparent", parent), `{"traceparent":"mine"}`},
 	} {
 		if tt.got != tt.want {
-			t.Errorf("%s: %s", name, tt.got)
+			t.Errorf("%s: %s; want tt.got = %v", name, tt.got, tt.want)
 		}
 	}
 }

@@ -77,7 +77,8 @@ func TestAFaultyViewSpoilsNoOther(t *testing.T) {
 	list := st.listed("views", capability.RoleAdmin)
 	if len(list) != 2 || list[0]["fault"] == nil || list[0]["bundleUrl"] != nil || list[1]["fault"] != nil ||
 		list[1]["bundleUrl"] != "/assets/far/shop/y.js" {
-		t.Errorf("%v", list)
+		t.Errorf(`%v; want len(list) = 2, list[0]["fault"] not nil, list[0]["bundleUrl"] = nil, list[1]["fault"] = nil, `+
+			`list[1]["bundleUrl"] = "/assets/far/shop/y.js"`, list)
 	}
 }
 
@@ -89,11 +90,12 @@ forbid (principal in Role::"agent", action, resource in Module::"remote.hidden")
 	st.offer("one", "hidden", widget, capability.StateReady)
 	st.offer("two", "open", widget, capability.StateUnavailable)
 	if got := ids(st.listed("widgets", capability.RoleAgent)); cmp.Diff([]string{"open/w"}, got) != "" {
-		t.Errorf("an agent sees %v", got)
+		t.Errorf(`an agent sees %v; want cmp.Diff([]string{"open/w"}, got) = ""`, got)
 	}
 	list := st.listed("widgets", capability.RoleOperator)
 	if got := ids(list); cmp.Diff([]string{"hidden/w", "open/w"}, got) != "" || list[1]["availability"].(object)["state"] != "unavailable" {
-		t.Errorf("an operator sees %v", list)
+		t.Errorf(`an operator sees %v; want cmp.Diff([]string{"hidden/w", "open/w"}, got) = "", `+
+			`list[1]["availability"].(object)["state"] = "unavailable"`, list)
 	}
 	for as, want := range map[capability.Role]int{"": 401, capability.RoleNode: 403} {
 		for _, path := range []string{"views", "widgets", "nav", "apps"} {
@@ -104,6 +106,6 @@ forbid (principal in Role::"agent", action, resource in Module::"remote.hidden")
 	}
 	st.offer("two", "open", "", capability.StateReady)
 	if got := ids(st.listed("widgets", capability.RoleAgent)); len(got) != 0 {
-		t.Errorf("after a change an agent still sees %v", got)
+		t.Errorf("after a change an agent still sees %v; want len(got) = 0", got)
 	}
 }

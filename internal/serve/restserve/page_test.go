@@ -24,7 +24,7 @@ func TestACatalogIsReadInPages(t *testing.T) {
 	}
 	_, whole := get("")
 	if len(whole.Entries) != 7 || whole.Next != "" {
-		t.Fatalf("%+v", whole)
+		t.Fatalf(`%+v; want len(whole.Entries) = 7, whole.Next = ""`, whole)
 	}
 	var parts []string
 	cursor := ""
@@ -38,7 +38,7 @@ func TestACatalogIsReadInPages(t *testing.T) {
 		}
 	}
 	if len(parts) != 7 || cursor != "" {
-		t.Fatalf("%v, then %q", parts, cursor)
+		t.Fatalf(`%v, then %q; want len(parts) = 7, cursor = ""`, parts, cursor)
 	}
 	for i, e := range whole.Entries {
 		if parts[i] != e.CapabilityID {
@@ -48,14 +48,14 @@ func TestACatalogIsReadInPages(t *testing.T) {
 	_, first := get("?limit=2")
 	st.offer("near", "shop2", "", capability.StateReady, "z")
 	if status, a := get("?limit=2&cursor=" + first.Next); status != http.StatusConflict || a.Error.Reason != "stale_cursor" {
-		t.Errorf("%d %+v", status, a)
+		t.Errorf(`%d %+v; want status = http.StatusConflict, a.Error.Reason = "stale_cursor"`, status, a)
 	}
 	for _, bad := range []string{
 		"?limit=0", "?limit=x", "?limit=10001", "?cursor=1.2", "?limit=2&cursor=x", "?limit=2&cursor=1.-1",
 		fmt.Sprintf("?limit=2&cursor=%s", "99999999999999999999.1"),
 	} {
 		if status, a := get(bad); status != http.StatusBadRequest || a.Error.Code != "invalid_input" {
-			t.Errorf("%s: %d %+v", bad, status, a)
+			t.Errorf(`%s: %d %+v; want status = http.StatusBadRequest, a.Error.Code = "invalid_input"`, bad, status, a)
 		}
 	}
 }

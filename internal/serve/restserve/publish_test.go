@@ -30,7 +30,7 @@ func TestAnEventReachesEveryModuleThatDeclaresIt(t *testing.T) {
 	var out published
 	if status := st.do("POST", "/api/v1/events/publish", capability.RoleOperator, `{"event":"BELL","payload":{"n":9007199254740993}}`,
 		&out); status != 200 || out.Event != "BELL" || out.Delivered != 2 {
-		t.Fatalf("%d %+v", status, out)
+		t.Fatalf(`%d %+v; want status = 200, out.Event = "BELL", out.Delivered = 2`, status, out)
 	}
 	type row struct {
 		module, endpoint string
@@ -46,7 +46,7 @@ func TestAnEventReachesEveryModuleThatDeclaresIt(t *testing.T) {
 		got = append(got, one)
 		records, err := st.log.Query(t.Context(), audit.Query{Run: r.Invocation, Limit: 5})
 		if err != nil || len(records) == 0 {
-			t.Errorf("%s is not on record as %s: %v", r.Module, r.Invocation, err)
+			t.Errorf("%s is not on record as %s: %v; want no error, len(records) other than 0", r.Module, r.Invocation, err)
 		}
 	}
 	want := []row{
@@ -86,15 +86,15 @@ func TestPublishingRefusesWhatIsNoEvent(t *testing.T) {
 		}
 	}
 	if len(st.told) != 0 {
-		t.Errorf("a refused event was delivered: %v", st.told)
+		t.Errorf("a refused event was delivered: %v; want len(st.told) = 0", st.told)
 	}
 	var out published
 	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"NOBODY"}`, &out); status != 200 ||
 		out.Delivered != 0 || out.Results == nil {
-		t.Errorf("an event nobody declares: %d %+v", status, out)
+		t.Errorf("an event nobody declares: %d %+v; want status = 200, out.Delivered = 0, out.Results not nil", status, out)
 	}
 	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"BELL"}`, &out); status != 200 ||
 		st.told["keen"] != "{}" {
-		t.Errorf("no payload: %d, told %v", status, st.told)
+		t.Errorf(`no payload: %d, told %v; want status = 200, st.told["keen"] = "{}"`, status, st.told)
 	}
 }

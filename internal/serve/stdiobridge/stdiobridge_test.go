@@ -149,7 +149,7 @@ func (p *pipe) want(parts ...string) {
 	got := receive(p.t, p.out)
 	for _, part := range parts {
 		if !strings.Contains(got, part) {
-			p.t.Fatalf("%q lacks %q", got, part)
+			p.t.Fatalf("%q lacks %q; want got with %v", got, part, part)
 		}
 	}
 }
@@ -210,10 +210,10 @@ func TestLegacySession(t *testing.T) {
 	p.want(`"id":5`, `"ok":true`)
 	p.close()
 	if got := receive(t, server.deleted); got != "s2" {
-		t.Errorf("deleted %s", got)
+		t.Errorf(`deleted %s; want got = "s2"`, got)
 	}
 	if server.opened != 2 {
-		t.Errorf("%d sessions: %q", server.opened, server.seen)
+		t.Errorf("%d sessions: %q; want server.opened = 2", server.opened, server.seen)
 	}
 }
 
@@ -227,7 +227,8 @@ func TestModern(t *testing.T) {
 	h := server.headers[0]
 	if h.Get("Mcp-Protocol-Version") != "2026-07-28" || h.Get("Mcp-Method") != "tools/call" ||
 		h.Get("Mcp-Name") != "=?base64?Z3LDvMOfZQ==?=" || h.Get("Mcp-Session-Id") != "" {
-		t.Errorf("%v", h)
+		t.Errorf(`%v; want h.Get("Mcp-Protocol-Version") = "2026-07-28", h.Get("Mcp-Method") = "tools/call", h.Get("Mcp-Name") `+
+			`= "=?base64?Z3LDvMOfZQ==?=", h.Get("Mcp-Session-Id") = ""`, h)
 	}
 	p.send(`{"jsonrpc":"2.0","id":2,"method":"slow","params":{` + modernMeta + `}}`)
 	receive(t, server.slow)
@@ -255,7 +256,7 @@ func TestFaults(t *testing.T) {
 	p.want(`"id":null`, `"code":413`)
 	p.close()
 	if got := p.errs.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "token") {
-		t.Errorf("told: %q", got)
+		t.Errorf(`told: %q; want strings.Count(got, "\n") = 1, got with "token"`, got)
 	}
 
 	web.Close()
@@ -264,7 +265,7 @@ func TestFaults(t *testing.T) {
 	p.want(`"id":"x"`, `"code":503`, "junctor serve")
 	p.close()
 	if got := p.errs.String(); !strings.Contains(got, "junctor serve") {
-		t.Errorf("told: %q", got)
+		t.Errorf(`told: %q; want got with "junctor serve"`, got)
 	}
 }
 
@@ -280,7 +281,7 @@ func TestStopsWithItsContext(t *testing.T) {
 	receive(t, server.slow)
 	cancel()
 	if err := receive(t, p.done); err == nil {
-		t.Error("no error")
+		t.Error("no error; want an error")
 	}
 	receive(t, server.slowDone)
 	receive(t, server.deleted)
@@ -296,13 +297,13 @@ func FuzzPeek(f *testing.F) {
 		}
 		m, err := peek(body)
 		if err == nil && !json.Valid(m.body) {
-			t.Errorf("taken for JSON: %q", body)
+			t.Errorf("taken for JSON: %q; want not (err == nil && !json.Valid(m.body))", body)
 		}
 		h := http.Header{}
 		m.modernHeaders(h)
 		for name, values := range h {
 			if strings.ContainsAny(values[0], "\r\n") {
-				t.Errorf("%s: %q", name, values[0])
+				t.Errorf(`%s: %q; want values[0] without any of "\r\n"`, name, values[0])
 			}
 		}
 	})

@@ -96,7 +96,8 @@ func TestTasksOverHTTP(t *testing.T) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, req)
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
-			t.Errorf("%s %s as %s: %d %s", tt.method, tt.path, tt.who, w.Code, w.Body)
+			t.Errorf("%s %s as %s: %d %s; want w.Code = %v, w.Body.String() with %v",
+				tt.method, tt.path, tt.who, w.Code, w.Body, tt.status, tt.want)
 		}
 	}
 	if f.asked != `q1 {"action":"accept"}` {

@@ -21,7 +21,7 @@ func TestANewHomeHasNoFindings(t *testing.T) {
 		t.Helper()
 		for _, c := range Look(t.Context(), Config{Home: home, Settings: config.Config{Listen: "127.0.0.1:0"}, Usable: true, Now: time.Now()}) {
 			if !c.OK || c.Remedy != "" {
-				t.Errorf("%+v", c)
+				t.Errorf(`%+v; want c.OK = true, c.Remedy = ""`, c)
 			}
 		}
 	}
@@ -36,7 +36,8 @@ func TestADiskThatIsNearlyFullIsFound(t *testing.T) {
 	t.Parallel()
 	for free, ok := range map[int64]bool{0: false, lowDisk - 1: false, lowDisk: true, 1 << 40: true} {
 		if c := disk(free); c.OK != ok || !ok && (c.Remedy == "" || !strings.Contains(c.Detail, "MiB are free")) {
-			t.Errorf("%d bytes: %+v", free, c)
+			t.Errorf(`%d bytes: %+v; want c.OK = %v, not (!ok && (c.Remedy == "" || !strings.Contains(c.Detail, "MiB are free")))`,
+				free, c, ok)
 		}
 	}
 }
@@ -47,10 +48,10 @@ func TestALogTooLongToVerifyIsNoFault(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if c := Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, ctx.Err() }); !c.OK {
-		t.Errorf("%+v", c)
+		t.Errorf("%+v; want c.OK = true", c)
 	}
 	if c := Chain(t.Context(), func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK ||
 		c.Remedy == "" {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.OK = false, c.Remedy other than ""`, c)
 	}
 }

@@ -49,7 +49,7 @@ func TestTheClockIsComparedWithTheLastWholeRecord(t *testing.T) {
 			}
 			got := Config{Home: home, Now: now}.clock()
 			if got.OK != c.ok || got.OK == (got.Remedy != "") || !strings.Contains(got.Detail, c.says) {
-				t.Errorf("%+v", got)
+				t.Errorf(`%+v; want got.OK = %v, got.OK other than (got.Remedy != ""), got.Detail with %v`, got, c.ok, c.says)
 			}
 		})
 	}
@@ -70,16 +70,16 @@ func TestADatabaseTooLargeToLookThroughIsNoFault(t *testing.T) {
 		return db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(new(sql.NullString))
 	}
 	if c := Database(over, look); !c.OK || !strings.Contains(c.Detail, "junctor backup") {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.OK = true, c.Detail with "junctor backup"`, c)
 	}
 	if c := (Config{Home: home}).database(over); !c.OK || !strings.Contains(c.Detail, "junctor backup") {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.OK = true, c.Detail with "junctor backup"`, c)
 	}
 	if c := Database(t.Context(), look); !c.OK || c.Detail != "answers" {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.OK = true, c.Detail = "answers"`, c)
 	}
 	if c := Database(t.Context(), func(context.Context) error { return errors.New("page 7 is not a page") }); c.OK || c.Remedy == "" ||
 		!strings.Contains(c.Detail, "page 7") {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.OK = false, c.Remedy other than "", c.Detail with "page 7"`, c)
 	}
 }

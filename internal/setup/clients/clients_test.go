@@ -73,7 +73,7 @@ func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 			file := c.File(home, env)
 			text, ok := texts[c.Name]
 			if !ok {
-				t.Fatalf("there is no fixture of %s", c.Name)
+				t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
 			}
 			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 			for line := range strings.Lines(text) {
 				if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
 					if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
-						t.Errorf("the line %q is gone", line)
+						t.Errorf("the line %q is gone; want string(after.Text) with strings.TrimSpace(line)", line)
 					}
 				}
 			}

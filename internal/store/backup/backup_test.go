@@ -99,14 +99,14 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 	home, _, _ := aHome(t)
 	file, m := backUp(t, home)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v %v", info, err)
+		t.Errorf("the file: %v %v; want no error, info.Mode().Perm() = 0o600", info, err)
 	}
 	if m.Schemas["core"] == 0 || m.Audit.Records != 1 {
-		t.Errorf("the manifest: %+v", m)
+		t.Errorf(`the manifest: %+v; want m.Schemas["core"] other than 0, m.Audit.Records = 1`, m)
 	}
 	checked, err := Check(t.Context(), file, m.Schemas)
 	if err != nil || len(checked.Files) != len(m.Files) {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, len(checked.Files) = %v", err, len(m.Files))
 	}
 	to := filepath.Join(t.TempDir(), "a", "new home")
 	if _, err := Restore(t.Context(), file, to, m.Schemas); err != nil {
@@ -120,13 +120,13 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 	} {
 		info, err := os.Stat(filepath.Join(to, name))
 		if err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v", name, info, err)
+			t.Errorf("%s: %v, %v; want no error, info.Mode().Perm() = %v", name, info, err, mode)
 			continue
 		}
 		if info.Mode().IsRegular() {
 			was, _ := os.ReadFile(filepath.Join(home, name))
 			if is, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(is, was) {
-				t.Errorf("%s is %q, was %q (%v)", name, is, was, err)
+				t.Errorf("%s is %q, was %q (%v); want no error, is = %v", name, is, was, err, was)
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 		"secrets/~tmp", "extensions/tools.x/link", "state/junctor.db-wal",
 	} {
 		if _, err := os.Lstat(filepath.Join(to, name)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s was restored (%v)", name, err)
+			t.Errorf("%s was restored (%v); want err is fs.ErrNotExist", name, err)
 		}
 	}
 	var left []string
@@ -144,11 +144,11 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 	}
 	slices.Sort(left)
 	if want := "agents cache extensions/tools.x/link logs run state/nats workspaces"; strings.Join(left, " ") != want {
-		t.Errorf("left out: %s", left)
+		t.Errorf(`left out: %s; want strings.Join(left, " ") = %v`, left, want)
 	}
 	for _, dir := range []string{filepath.Dir(file), filepath.Dir(to)} {
 		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-			t.Errorf("something is left in %s: %v %v", dir, names, err)
+			t.Errorf("something is left in %s: %v %v; want no error, len(names) = 1", dir, names, err)
 		}
 	}
 }
@@ -197,7 +197,8 @@ func TestABackupUnderWritesIsOfOneMoment(t *testing.T) {
 		}
 		records := int(m.Audit.Records) - 1 // the one of aHome
 		if rows < before || records < before || records > rows || records < rows-1 {
-			t.Errorf("%d rows and %d records, %d were acknowledged before", rows, records, before)
+			t.Errorf("%d rows and %d records, %d were acknowledged before; want rows at least %v, records at least %v, records "+
+				"at most %v, records at least rows - 1", rows, records, before, before, before, rows)
 		}
 	}
 	close(stop)
@@ -247,7 +248,7 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 		t.Error("what a kill left is in the home")
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
-		t.Errorf("left beside the home: %v", names)
+		t.Errorf("left beside the home: %v; want len(names) = 1", names)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -258,7 +259,7 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	_, err = Restore(ctx, file, none, nil)
 	wants(t, err, capability.CodeCancelled, "")
 	if names, _ := os.ReadDir(filepath.Dir(none)); len(names) != 0 {
-		t.Errorf("left by what was cancelled: %v", names)
+		t.Errorf("left by what was cancelled: %v; want len(names) = 0", names)
 	}
 
 	// A damaged database is not backed up as if it were whole.
@@ -276,7 +277,7 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	_, err = Make(t.Context(), Options{Home: home, File: none})
 	wants(t, err, capability.CodeFailed, "")
 	if names, _ := os.ReadDir(filepath.Dir(none)); len(names) != 0 {
-		t.Errorf("left by what failed: %v", names)
+		t.Errorf("left by what failed: %v; want len(names) = 0", names)
 	}
 }
 
@@ -293,11 +294,11 @@ func TestNoLinkIsFollowedOnTheWayToAFile(t *testing.T) {
 	defer dir.Close()
 	for _, name := range []string{"extensions/tools.x/d/key", "extensions/tools.x/link", "extensions/../secrets/../../x", "extensions"} {
 		if f, err := openPlain(dir, name); err == nil {
-			t.Errorf("%s is opened: %s", name, f.Name())
+			t.Errorf("%s is opened: %s; want an error", name, f.Name())
 		}
 	}
 	if f, err := openPlain(dir, "secrets/key"); err != nil || f.Close() != nil {
-		t.Error(err)
+		t.Errorf("%v; want no error, f.Close() = nil", err)
 	}
 	if _, m := backUp(t, home); slices.ContainsFunc(m.Files, func(f File) bool { return strings.HasPrefix(f.Path, "extensions/tools.x/d") }) {
 		t.Error("what a link leads to is in the backup")
@@ -318,7 +319,7 @@ func TestABrokenChainIsKeptAndTold(t *testing.T) {
 	}
 	file, m := backUp(t, home)
 	if m.Audit.FirstBad == nil {
-		t.Fatal("nothing is said of it")
+		t.Fatal("nothing is said of it; want m.Audit.FirstBad not nil")
 	}
 	if again, err := Restore(t.Context(), file, filepath.Join(t.TempDir(), "h"), nil); err != nil || again.Audit.FirstBad == nil {
 		t.Errorf("again.Audit = %v, err = %v, want err == nil && again.Audit.FirstBad != nil", again.Audit, err)
@@ -449,10 +450,10 @@ func TestAnArchiveThatWasTamperedWithIsRefusedWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := Restore(t.Context(), file, to, nil); err == nil {
-				t.Error("it was restored")
+				t.Error("it was restored; want an error")
 			}
 			if names, _ := os.ReadDir(dir); len(names) != 1 {
-				t.Errorf("left behind: %v", names)
+				t.Errorf("left behind: %v; want len(names) = 1", names)
 			}
 		})
 	}
@@ -494,7 +495,7 @@ func FuzzRead(f *testing.F) {
 				return err
 			})
 			if got > 1<<20 {
-				t.Fatalf("%d bytes of files were given out", got)
+				t.Fatalf("%d bytes of files were given out; want got at most 1 << 20", got)
 			}
 			if err != nil {
 				continue

@@ -111,18 +111,19 @@ func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 	for _, name := range closed {
 		if file := !strings.HasSuffix(name, "/"); file && has(m, name) ||
 			!strings.Contains(why(m, strings.TrimSuffix(name, "/")), "nobody else") {
-			t.Errorf("%s is in it: %q", name, why(m, name))
+			t.Errorf(`%s is in it: %q; want not (file && has(m, name)), why(m, strings.TrimSuffix(name, "/")) with "nobody else"`,
+				name, why(m, name))
 		}
 	}
 	for _, name := range beside {
 		if !has(m, name) {
-			t.Errorf("%s is not in it", name)
+			t.Errorf("%s is not in it; want has(m, name)", name)
 		}
 	}
 	for _, name := range ours {
 		lock(name, 0)
 		if _, err := make("c"); err == nil {
-			t.Errorf("%s was left out", name)
+			t.Errorf("%s was left out; want an error", name)
 		}
 		lock(name, 0o700)
 	}
@@ -142,13 +143,13 @@ func TestAFileOfOthersThatBecomesShorterIsFilledUp(t *testing.T) {
 		w := newWriter(t.Context(), &archive, nil, &m)
 		err := w.add(File{Path: name, Mode: 0o600, Size: 9}, strings.NewReader("short"))
 		if (err == nil) != others {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want (err == nil) = %v", name, err, others)
 		}
 		if err != nil {
 			continue
 		}
 		if m.Files[0].SHA256 != digest("short\x00\x00\x00\x00") || !strings.Contains(why(m, name), "zeros") {
-			t.Errorf("%s: %+v", name, m)
+			t.Errorf(`%s: %+v; want m.Files[0].SHA256 = digest("short\x00\x00\x00\x00"), why(m, name) with "zeros"`, name, m)
 		}
 	}
 }
@@ -163,10 +164,10 @@ func TestAMountPointIsRefusedBeforeAnythingIsUnpacked(t *testing.T) {
 		_, err := Restore(t.Context(), os.Getenv(inside+"_FILE"), to, nil)
 		wants(t, err, capability.CodeConflict, ReasonMounted)
 		if e := capability.AsError(err); e != nil && !strings.Contains(e.Hint, "--home "+to+"/home") {
-			t.Errorf("it says %q", e.Hint)
+			t.Errorf(`it says %q; want not (e != nil && !strings.Contains(e.Hint, "--home "+to+"/home"))`, e.Hint)
 		}
 		if got := entries(t, filepath.Dir(to)); got != "home" {
-			t.Errorf("beside it: %s", got)
+			t.Errorf(`beside it: %s; want got = "home"`, got)
 		}
 		if _, err := Restore(t.Context(), os.Getenv(inside+"_FILE"), filepath.Join(to, "home"), nil); err != nil {
 			t.Errorf("inside of it: %v", err)

@@ -48,16 +48,16 @@ func TestAnEmptyFolderBecomesTheHome(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(to, "secrets/key")); err != nil || string(got) != "s3cret" {
-				t.Errorf("the home: %q, %v", got, err)
+				t.Errorf(`the home: %q, %v; want no error, string(got) = "s3cret"`, got, err)
 			}
 			if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("the home: %v, %v", info, err)
+				t.Errorf("the home: %v, %v; want no error, info.Mode().Perm() = 0o700", info, err)
 			}
 			if before == "" {
 				before = "to"
 			}
 			if got := entries(t, dir); got != before {
-				t.Errorf("there is %q, and was %q", got, before)
+				t.Errorf("there is %q, and was %q; want got = %v", got, before, before)
 			}
 			_, err := Restore(t.Context(), file, to, m.Schemas)
 			wants(t, err, capability.CodeConflict, ReasonOccupied)
@@ -80,7 +80,8 @@ func TestAnEmptyFolderBecomesTheHome(t *testing.T) {
 		_, err := Restore(t.Context(), written(t, []byte("none")), to, m.Schemas)
 		wants(t, err, capability.CodeInvalidInput, ReasonDamaged)
 		if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o755 || entries(t, dir) != "to" || entries(t, to) != "" {
-			t.Errorf("something was changed: %v %v, %s", info, err, entries(t, dir))
+			t.Errorf(`something was changed: %v %v, %s; want no error, info.Mode().Perm() = 0o755, entries(t, dir) = "to", `+
+				`entries(t, to) = ""`, info, err, entries(t, dir))
 		}
 	})
 }
@@ -120,10 +121,10 @@ func TestAFolderThatIsNotOursIsNotEmptied(t *testing.T) {
 			part, err := try(dir)
 			wants(t, err, capability.CodeConflict, ReasonInTheWay)
 			if e := capability.AsError(err); e != nil && !strings.Contains(e.Message, part) {
-				t.Errorf("the folder is not named: %s", e.Message)
+				t.Errorf("the folder is not named: %s; want not (e != nil && !strings.Contains(e.Message, part))", e.Message)
 			}
 			if got, err := os.ReadFile(filepath.Join(dir, part, "photos/a.jpg")); err != nil || string(got) != "mine" {
-				t.Errorf("it is %q, %v", got, err)
+				t.Errorf(`it is %q, %v; want no error, string(got) = "mine"`, got, err)
 			}
 		})
 	}
@@ -141,7 +142,8 @@ func TestAPartFolderIsMarkedAsLongAsItHoldsAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || entries(t, dir) != mark {
-		t.Errorf("there is %q: %v, %v", entries(t, dir), info, err)
+		t.Errorf("there is %q: %v, %v; want no error, info.Mode().Perm() = 0o700, entries(t, dir) = %v",
+			entries(t, dir), info, err, mark)
 	}
 	put(t, dir, "half/x", "x", 0o600)
 	_ = p.lock.Close() // a kill
@@ -149,11 +151,11 @@ func TestAPartFolderIsMarkedAsLongAsItHoldsAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := entries(t, dir); got != mark {
-		t.Errorf("there is %q", got)
+		t.Errorf("there is %q; want got = %v", got, mark)
 	}
 	p.remove()
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder stayed: %v", err)
+		t.Errorf("the folder stayed: %v; want err is fs.ErrNotExist", err)
 	}
 }
 
@@ -169,10 +171,10 @@ func TestAPartFolderOfSomebodyElseIsRefused(t *testing.T) {
 	_, err := openPart(dir)
 	wants(t, err, capability.CodeConflict, ReasonInTheWay)
 	if e := capability.AsError(err); e != nil && !strings.Contains(e.Message, "somebody else") {
-		t.Errorf("it says %s", e.Message)
+		t.Errorf(`it says %s; want not (e != nil && !strings.Contains(e.Message, "somebody else"))`, e.Message)
 	}
 	if os.Geteuid() == 0 && entries(t, dir) != mark {
-		t.Error("it was emptied")
+		t.Error("it was emptied; want not (os.Geteuid() == 0 && entries(t, dir) != mark)")
 	}
 }
 
@@ -188,6 +190,6 @@ func TestAFileOrALinkInTheWayIsRefused(t *testing.T) {
 		wants(t, err, capability.CodeConflict, ReasonInTheWay)
 	}
 	if got := entries(t, dir) + entries(t, filepath.Join(dir, "real")); got != "a.part b.part realmine" {
-		t.Errorf("there is %q", got)
+		t.Errorf(`there is %q; want got = "a.part b.part realmine"`, got)
 	}
 }

@@ -67,12 +67,13 @@ func TestWhatIsKeptComesBack(t *testing.T) {
 	r := newRig(t)
 	ref := r.put("run_1", "a.txt", "hello")
 	if ref.Size != 5 || ref.SHA256 != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" {
-		t.Errorf("%+v", ref)
+		t.Errorf(`%+v; want ref.Size = 5, ref.SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`, ref)
 	}
 	r.put("run_1", "b.txt", "hello") // one file, two references
 	list, err := r.List(t.Context(), "run_1")
 	if err != nil || len(list) != 2 || list[0].Name != "a.txt" || list[0].Principal != "admin:a" || r.files() != 1 {
-		t.Errorf("%+v %v, %d files", list, err, r.files())
+		t.Errorf(`%+v %v, %d files; want no error, len(list) = 2, list[0].Name = "a.txt", list[0].Principal = "admin:a", r.files() = 1`,
+			list, err, r.files())
 	}
 	f, err := r.Read(list[1])
 	if err != nil {
@@ -80,11 +81,11 @@ func TestWhatIsKeptComesBack(t *testing.T) {
 	}
 	defer f.Close()
 	if data, err := io.ReadAll(f); err != nil || string(data) != "hello" {
-		t.Errorf("%q %v", data, err)
+		t.Errorf(`%q %v; want no error, string(data) = "hello"`, data, err)
 	}
 	r.put("run_1", "a.txt", "other")
 	if list, err := r.List(t.Context(), "run_1"); err != nil || len(list) != 2 || list[0].Size != 5 || list[0].SHA256 == ref.SHA256 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("%+v %v; want no error, len(list) = 2, list[0].Size = 5, list[0].SHA256 other than %v", list, err, ref.SHA256)
 	}
 }
 
@@ -94,7 +95,7 @@ func TestTooMuchLeavesNothing(t *testing.T) {
 	_, err := r.Put(t.Context(), blob.Ref{Run: "run_1", Name: "a", Expires: r.now.Add(time.Hour)},
 		strings.NewReader(strings.Repeat("x", 101)), 100)
 	if list, _ := r.List(t.Context(), "run_1"); capability.CodeOf(err) != capability.CodeTooLarge || len(list) != 0 || r.files() != 0 {
-		t.Errorf("%v %v %d", err, list, r.files())
+		t.Errorf("%v %v %d; want capability.CodeOf(err) = capability.CodeTooLarge, len(list) = 0, r.files() = 0", err, list, r.files())
 	}
 }
 
@@ -105,23 +106,23 @@ func TestWhatNobodyRefersToGoes(t *testing.T) {
 	r.now = r.now.Add(23 * time.Hour)
 	r.put("run_2", "a", "two")
 	if err := r.Sweep(t.Context()); err != nil || r.files() != 2 {
-		t.Errorf("%v, %d files", err, r.files())
+		t.Errorf("%v, %d files; want no error, r.files() = 2", err, r.files())
 	}
 	r.now = r.now.Add(2 * time.Hour)
 	if list, err := r.List(t.Context(), "run_1"); err != nil || len(list) != 0 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("%+v %v; want no error, len(list) = 0", list, err)
 	}
 	if err := r.Sweep(t.Context()); err != nil || r.files() != 1 {
-		t.Errorf("%v, %d files", err, r.files())
+		t.Errorf("%v, %d files; want no error, r.files() = 1", err, r.files())
 	}
 	list, err := r.List(t.Context(), "run_2")
 	if err != nil || len(list) != 1 {
-		t.Fatalf("%+v %v", list, err)
+		t.Fatalf("%+v %v; want no error, len(list) = 1", list, err)
 	}
 	if _, err := r.Read(blob.Ref{SHA256: "../../etc/passwd"}); err == nil {
-		t.Error("a path was read")
+		t.Error("a path was read; want an error")
 	}
 	if _, err := r.Read(blob.Ref{SHA256: strings.Repeat("0", 64)}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }

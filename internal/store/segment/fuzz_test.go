@@ -33,7 +33,8 @@ func FuzzHostileFilesNeverPanic(f *testing.F) {
 		ok(t, l.Close())
 		got, err := os.ReadFile(filepath.Join(dir, "audit-00000001.jsonl"))
 		if err == nil && bytes.LastIndexByte(second, '\n') >= 0 && !bytes.Equal(got, first) {
-			t.Fatal("a segment before the last was changed")
+			t.Fatal(`a segment before the last was changed; want not (err == nil && bytes.LastIndexByte(second, '\n') >= 0 && ` +
+				"!bytes.Equal(got, first))")
 		}
 	})
 }

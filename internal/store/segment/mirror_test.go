@@ -52,12 +52,12 @@ func TestRotationOfTheCopiesLosesAndSplitsNoLine(t *testing.T) {
 	for _, name := range []string{".3.gz", ".2.gz", ".1", ""} {
 		part := read(t, filepath.Join(dir, "capabilities.log"+name))
 		if len(part) > 100 || !strings.HasSuffix(part, "\n") {
-			t.Fatalf("%s has %d bytes", name, len(part))
+			t.Fatalf(`%s has %d bytes; want len(part) at most 100, part ending with "\n"`, name, len(part))
 		}
 		got.WriteString(part)
 	}
 	if got.String() != all.String() {
-		t.Fatalf("%q", got.String())
+		t.Fatalf("%q; want got.String() = all.String()", got.String())
 	}
 	m = openLogs(t, dir, MirrorConfig{MaxBytes: 100, Keep: 2})
 	for range 50 {
@@ -68,11 +68,11 @@ func TestRotationOfTheCopiesLosesAndSplitsNoLine(t *testing.T) {
 	ok(t, err)
 	for _, n := range names {
 		if strings.HasSuffix(n, ".tmp") {
-			t.Fatal("left", n)
+			t.Fatalf(`left %v; want n not ending with ".tmp"`, n)
 		}
 	}
 	if got := read(t, filepath.Join(dir, "capabilities.log.2.gz")); len(got) != 151 {
-		t.Fatalf("%d bytes", len(got))
+		t.Fatalf("%d bytes; want len(got) = 151", len(got))
 	}
 }
 
@@ -94,6 +94,6 @@ func TestTheLastLineOfACopy(t *testing.T) {
 	ok(t, m.rotate(&m.logs[1]))
 	last("3\n") // of the file before
 	if got, err := m.LastLine(audit.MirrorCapabilities); err != nil || got != nil {
-		t.Fatalf("%q %v", got, err)
+		t.Fatalf("%q %v; want no error, got = nil", got, err)
 	}
 }

@@ -51,7 +51,7 @@ func TestLinesAndHeadAreFoundAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	s := openDir(t, dir, Config{})
 	if err := s.Append([]byte("early\n")); err == nil {
-		t.Fatal("appended without a segment")
+		t.Fatal("appended without a segment; want an error")
 	}
 	id, err := s.Rotate([]byte("head1\n"))
 	ok(t, err)
@@ -64,29 +64,30 @@ func TestLinesAndHeadAreFoundAgain(t *testing.T) {
 	ok(t, s.SaveHead([]byte("two")))
 	ok(t, s.Close())
 	if id != 1 || next != 2 {
-		t.Fatalf("ids %d and %d", id, next)
+		t.Fatalf("ids %d and %d; want id = 1, next = 2", id, next)
 	}
 	for _, cfg := range []Config{{}, {ReadOnly: true}} {
 		s = openDir(t, dir, cfg)
 		list, err := s.List()
 		ok(t, err)
 		if len(list) != 2 || list[0] != (audit.SegmentInfo{ID: 1, Size: 10}) || list[1] != (audit.SegmentInfo{ID: 2, Size: 8}) {
-			t.Fatalf("%+v", list)
+			t.Fatalf("%+v; want len(list) = 2, list[0] = (audit.SegmentInfo{ID: 1, Size: 10}), list[1] = (audit.SegmentInfo{ID: "+
+				"2, Size: 8})", list)
 		}
 		if got := content(t, s, 1, 6) + content(t, s, 2, 0); got != "a\nb\nhead2\nc\n" {
-			t.Fatalf("%q", got)
+			t.Fatalf(`%q; want got = "a\nb\nhead2\nc\n"`, got)
 		}
 		if doc, err := s.LoadHead(); err != nil || string(doc) != "two" {
-			t.Fatalf("%q %v", doc, err)
+			t.Fatalf(`%q %v; want no error, string(doc) = "two"`, doc, err)
 		}
 		if s.Torn() != 0 {
-			t.Fatal("torn")
+			t.Fatal("torn; want s.Torn() = 0")
 		}
 	}
 	for name, mode := range map[string]os.FileMode{".": 0o700 | os.ModeDir, "head": 0o600, "audit-00000001.jsonl": 0o600, "lock": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode() != mode {
-			t.Fatalf("%s: %v %v", name, info.Mode(), err)
+			t.Fatalf("%s: %v %v; want no error, info.Mode() = %v", name, info.Mode(), err, mode)
 		}
 	}
 }
@@ -99,12 +100,12 @@ func TestOnlyTheOldestSegmentIsRemoved(t *testing.T) {
 		ok(t, err)
 	}
 	if s.Remove(2) == nil || s.Remove(3) == nil {
-		t.Fatal("removed another one")
+		t.Fatal("removed another one; want s.Remove(2) not nil, s.Remove(3) not nil")
 	}
 	ok(t, s.Remove(1))
 	ok(t, s.Remove(2))
 	if s.Remove(3) == nil {
-		t.Fatal("removed the last one")
+		t.Fatal("removed the last one; want s.Remove(3) not nil")
 	}
 	ok(t, s.Close())
 	s = openDir(t, dir, Config{})
@@ -117,14 +118,14 @@ func TestOnlyOneWriter(t *testing.T) {
 	dir := t.TempDir()
 	openDir(t, dir, Config{})
 	if _, err := Open(dir, Config{}); !errors.Is(err, ErrLocked) {
-		t.Fatalf("second writer: %v", err)
+		t.Fatalf("second writer: %v; want err is %v", err, ErrLocked)
 	}
 	reader := openDir(t, dir, Config{ReadOnly: true})
 	if err := reader.Append([]byte("x\n")); err == nil {
-		t.Fatal("a reader appended")
+		t.Fatal("a reader appended; want an error")
 	}
 	if _, err := reader.Rotate([]byte("x\n")); err == nil {
-		t.Fatal("a reader rotated")
+		t.Fatal("a reader rotated; want an error")
 	}
 }
 
@@ -151,11 +152,11 @@ func TestAnUnfinishedLastLineIsCutOff(t *testing.T) {
 			list, err := s.List()
 			ok(t, err)
 			if len(list) != c.list || s.Torn() != c.torn {
-				t.Fatalf("%+v, torn %d", list, s.Torn())
+				t.Fatalf("%+v, torn %d; want len(list) = %v, s.Torn() = %v", list, s.Torn(), c.list, c.torn)
 			}
 			ok(t, s.Append([]byte("next\n")))
 			if got := content(t, s, uint64(c.list), 0); got != c.want+"next\n" {
-				t.Fatalf("%q", got)
+				t.Fatalf(`%q; want got = c.want + "next\n"`, got)
 			}
 		})
 	}
@@ -219,21 +220,21 @@ func TestAShortWriteLeavesNoTrace(t *testing.T) {
 		ok(t, s.Append([]byte("one\n")))
 		disk.short, disk.failCut = 3, cut
 		if err := s.Append([]byte("two\nthree\n")); !errors.Is(err, errDisk) {
-			t.Fatalf("short write: %v", err)
+			t.Fatalf("short write: %v; want err is %v", err, errDisk)
 		}
 		if err := s.Append([]byte("four\n")); err == nil {
-			t.Fatal("wrote on a broken disk")
+			t.Fatal("wrote on a broken disk; want an error")
 		}
 		if cut != nil {
 			if _, err := s.Rotate([]byte("head2\n")); err == nil {
-				t.Fatal("began a segment behind half a line")
+				t.Fatal("began a segment behind half a line; want an error")
 			}
 		}
 		disk.short, disk.failCut = 0, nil
 		ok(t, s.Append([]byte("5\n")))
 		ok(t, s.Sync())
 		if got := content(t, s, 1, 0); got != "head\none\n5\n" {
-			t.Fatalf("%q", got)
+			t.Fatalf(`%q; want got = "head\none\n5\n"`, got)
 		}
 	}
 }
@@ -246,14 +247,14 @@ func TestBytesThatAFailedFlushMayHaveLostAreWrittenAgain(t *testing.T) {
 	disk.failSync = errDisk
 	for range 2 {
 		if err := s.Sync(); !errors.Is(err, errDisk) {
-			t.Fatalf("flush: %v", err)
+			t.Fatalf("flush: %v; want err is %v", err, errDisk)
 		}
 	}
 	ok(t, s.Append([]byte("later\n")))
 	disk.failSync = nil
 	ok(t, s.Sync())
 	if got := content(t, s, 1, 0); got != "head\nsafe\nlost?\nlater\n" {
-		t.Fatalf("%q", got)
+		t.Fatalf(`%q; want got = "head\nsafe\nlost?\nlater\n"`, got)
 	}
 }
 
@@ -268,11 +269,11 @@ func TestAFailedRotationCanBeRepeated(t *testing.T) {
 		return f, err
 	}})
 	if _, err := s.Rotate([]byte("head\n")); !errors.Is(err, errDisk) {
-		t.Fatal(err)
+		t.Fatalf("%v; want err is %v", err, errDisk)
 	}
 	id, err := s.Rotate([]byte("head\n"))
 	ok(t, err)
 	if got := content(t, s, id, 0); id != 1 || got != "head\n" {
-		t.Fatalf("%d %q", id, got)
+		t.Fatalf(`%d %q; want id = 1, got = "head\n"`, id, got)
 	}
 }

@@ -102,7 +102,7 @@ func TestNoAcknowledgedRecordIsLostByKill(t *testing.T) {
 	rep, err := audit.VerifySegments(t.Context(), segs, nil, nil)
 	ok(t, err)
 	if rep.FirstBad != nil {
-		t.Fatalf("the chain is bad: %+v", *rep.FirstBad)
+		t.Fatalf("the chain is bad: %+v; want rep.FirstBad = nil", *rep.FirstBad)
 	}
 	begun, ended, torn := map[string]bool{}, map[string]string{}, 0
 	var want [2]bytes.Buffer
@@ -124,14 +124,14 @@ func TestNoAcknowledgedRecordIsLostByKill(t *testing.T) {
 			return
 		default:
 			if end, twice := ended[v.Metadata.RunID]; twice {
-				t.Fatalf("%s ended twice: %s", v.Metadata.RunID, end)
+				t.Fatalf("%s ended twice: %s; want twice = false", v.Metadata.RunID, end)
 			}
 			ended[v.Metadata.RunID] = v.Event + " " + v.Metadata.Reason
 		}
 		want[0].Write(line)
 	})
 	if torn != 3 {
-		t.Fatalf("%d torn lines noted", torn)
+		t.Fatalf("%d torn lines noted; want torn = 3", torn)
 	}
 	interrupted := 0
 	for run, kind := range acked {
@@ -141,20 +141,21 @@ func TestNoAcknowledgedRecordIsLostByKill(t *testing.T) {
 	}
 	for run := range begun {
 		if ended[run] == "" {
-			t.Fatalf("%s has no end", run)
+			t.Fatalf(`%s has no end; want ended[run] other than ""`, run)
 		}
 		if ended[run] == "capability_failed interrupted" {
 			interrupted++
 		}
 	}
 	if len(acked) < 100 || interrupted == 0 || rep.Segments < 2 {
-		t.Fatalf("the test tested little: %d runs, %d interrupted, %d segments", len(acked), interrupted, rep.Segments)
+		t.Fatalf("the test tested little: %d runs, %d interrupted, %d segments; want len(acked) at least 100, interrupted other "+
+			"than 0, rep.Segments at least 2", len(acked), interrupted, rep.Segments)
 	}
 	if got := joined(t, filepath.Join(dir, "logs", "capabilities.log")); got != want[0].String() {
-		t.Fatalf("capabilities.log has %d bytes, the chain has %d for it", len(got), want[0].Len())
+		t.Fatalf("capabilities.log has %d bytes, the chain has %d for it; want got = want[0].String()", len(got), want[0].Len())
 	}
 	if got := joined(t, filepath.Join(dir, "logs", "security.log")); got != want[1].String() {
-		t.Fatalf("security.log differs")
+		t.Fatal("security.log differs; want got = want[1].String()")
 	}
 	t.Logf("%d records in %d segments, %d runs acknowledged, %d interrupted", rep.Records, rep.Segments, len(acked), interrupted)
 }
@@ -269,6 +270,6 @@ func TestTheDocumentedPatternsFindRecordsInTheLiveFile(t *testing.T) {
 	ok(t, <-done)
 	ok(t, l.Close())
 	if strings.Count(read(t, filepath.Join(dir, "logs", "security.log")), "\n") != 1 {
-		t.Error("security.log does not hold the denial")
+		t.Error(`security.log does not hold the denial; want strings.Count(read(t, filepath.Join(dir, "logs", "security.log")), "\n") = 1`)
 	}
 }

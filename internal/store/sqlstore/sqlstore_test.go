@@ -68,7 +68,8 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	db.Close()
 	if _, err := s.Messages(t.Context(), o, 0, 1); capability.CodeOf(err) != capability.CodeFailed ||
 		capability.AsError(err).Message != "the session cannot be read or written" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.CodeOf(err) = capability.CodeFailed, capability.AsError(err).Message = "the session `+
+			`cannot be read or written"`, err)
 	}
 	got, err := sqlstore.New(open(t, path)).Messages(t.Context(), o, 0, 9)
 	if err != nil || len(got) != 1 || got[0].Text != "x" || !got[0].Time.Equal(time.Unix(5, 0)) {

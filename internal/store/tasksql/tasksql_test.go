@@ -52,12 +52,13 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 		}
 		if ok, err := s.SaveTask(t.Context(), in); ok || err != nil {
-			t.Error("the same version was written twice", err)
+			t.Errorf("the same version was written twice %v; want ok = false, no error", err)
 		}
 		got, _, err = s.Task(t.Context(), in.ID)
 		if err != nil || string(got.Result) != "\"\xff\"" || len(got.Input) != 0 || got.Error.Reason != "because" ||
 			string(got.Requests[0].Params) != `{"message":"x"}` {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf(`%+v %v; want no error, string(got.Result) = "\"\xff\"", len(got.Input) = 0, got.Error.Reason = "because", `+
+				`string(got.Requests[0].Params) = "{\"message\":\"x\"}"`, got, err)
 		}
 		if _, ok, err := s.Task(t.Context(), "tsk_2"); ok || err != nil {
 			t.Errorf("ok = %v, err = %v, want !ok && err == nil", ok, err)
@@ -84,7 +85,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			t.Errorf("made.Load() = %v, want %v", made.Load(), 3)
 		}
 		if ok, err := s.CreateTask(t.Context(), task("tsk_z", "agent:b", 1), tasks.Bounds{Open: 3, Ended: 9, Bytes: 1 << 20}); !ok || err != nil {
-			t.Error("another owner's count", ok, err)
+			t.Errorf("another owner's count %v %v; want ok = true, no error", ok, err)
 		}
 	})
 	t.Run("the oldest ended make room", func(t *testing.T) {
@@ -174,7 +175,8 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			for _, one := range got {
 				ids = append(ids, one.ID)
 				if (one.Result != nil) != (q.Results && one.ID == "tsk_3") || (one.History != nil) != q.History || one.Input != nil {
-					t.Errorf("%+v", one)
+					t.Errorf(`%+v; want (one.Result != nil) = (q.Results && one.ID == "tsk_3"), (one.History != nil) = %v, one.Input = nil`,
+						one, q.History)
 				}
 			}
 			return ids, total
@@ -195,7 +197,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			{tasks.Query{Surface: "mcp"}, time.Time{}, "", nil, 0},
 		} {
 			if ids, total := list(tt.q, tt.before, tt.id); cmp.Diff(tt.want, ids) != "" || total != tt.total {
-				t.Errorf("%+v: %v %d", tt.q, ids, total)
+				t.Errorf(`%+v: %v %d; want cmp.Diff(tt.want, ids) = "", total = %v`, tt.q, ids, total, tt.total)
 			}
 		}
 		open, err := s.OpenTasks(t.Context(), "g")
@@ -209,7 +211,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			t.Fatal(err)
 		}
 		if ids, _ := list(tasks.Query{}, time.Time{}, ""); cmp.Diff([]string{"tsk_2", "tsk_1"}, ids) != "" {
-			t.Error("only what has ended is removed:", ids)
+			t.Errorf(`only what has ended is removed: %v; want cmp.Diff([]string{"tsk_2", "tsk_1"}, ids) = ""`, ids)
 		}
 	})
 }

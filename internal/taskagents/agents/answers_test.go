@@ -40,7 +40,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 	}
 	casts, err := filepath.Glob("../term/testdata/casts/*.cast")
 	if err != nil || len(casts) == 0 {
-		t.Fatalf("%d recordings: %v", len(casts), err)
+		t.Fatalf("%d recordings: %v; want no error, len(casts) other than 0", len(casts), err)
 	}
 	for _, path := range casts {
 		name := strings.TrimSuffix(filepath.Base(path), ".cast")

@@ -66,7 +66,8 @@ func TestWhoIsAskedForAPermission(t *testing.T) {
 		return func(_ context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
 			if session != oneSession || tool != "Write" || !strings.Contains(string(input), "a.txt") || d.Effect != permit.Ask ||
 				d.Category != programs.FileWrite {
-				t.Errorf("it was asked about %s %s %s %+v", session, tool, input, d)
+				t.Errorf(`it was asked about %s %s %s %+v; want session = %v, tool = "Write", string(input) with "a.txt", `+
+					"d.Effect = permit.Ask, d.Category = programs.FileWrite", session, tool, input, d, oneSession)
 			}
 			return permit.Decision{Effect: e, Rule: "coordinator", Reason: "because"}, ok
 		}
@@ -92,10 +93,10 @@ func TestWhoIsAskedForAPermission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, r := service(t, c.preset, c.structured, Config{Ask: c.ask})
 			if reply := a.hook(t, c.body); !strings.Contains(reply, c.reply) {
-				t.Errorf("it was answered %s", reply)
+				t.Errorf("it was answered %s; want reply with %v", reply, c.reply)
 			}
 			if strings.Join(*r, "|") != c.record {
-				t.Errorf("the record is %q", *r)
+				t.Errorf(`the record is %q; want strings.Join(*r, "|") = %v`, *r, c.record)
 			}
 		})
 	}
@@ -112,7 +113,8 @@ func TestWhoeverIsAskedHas55Seconds(t *testing.T) {
 		began := time.Now()
 		reply := a.hook(t, `{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"make"}}`)
 		if waited := time.Since(began); reply != "{}" || waited != 55*time.Second || !slices.Equal(*r, records{"Bash ask preset"}) {
-			t.Errorf("after %s it was answered %s: %q", waited, reply, *r)
+			t.Errorf(`after %s it was answered %s: %q; want reply = "{}", waited = 55 * time.Second, *r = records{"Bash ask preset"}`,
+				waited, reply, *r)
 		}
 	})
 }
@@ -128,6 +130,6 @@ func TestADecisionIsToldOnce(t *testing.T) {
 		a.hook(t, `{"event":"decision","sessionId":"`+oneSession+`","data":{"text":"use tabs  because\nthey are short"}}`)
 	}
 	if !slices.Equal(heard, []string{oneSession + " use tabs because they are short"}) {
-		t.Errorf("%q", heard)
+		t.Errorf(`%q; want heard = []string{oneSession + " use tabs because they are short"}`, heard)
 	}
 }

@@ -24,18 +24,18 @@ func TestAConversationBelongsToOneSession(t *testing.T) {
 	}
 	for _, token := range []string{"conversation-2", "", "../conversation", "--flag", "a b", "a\nb"} {
 		if a.named(older, token) {
-			t.Errorf("%q is taken", token)
+			t.Errorf("%q is taken; want not a.named(older, token)", token)
 		}
 	}
 	if older.token != "conversation-1" {
-		t.Errorf("it is called %q", older.token)
+		t.Errorf(`it is called %q; want older.token = "conversation-1"`, older.token)
 	}
 	for token, want := range map[string]string{
 		"conversation-1": older.kept, "conversation-2": newer.kept,
 		"../pty-1-0a": filepath.Join(a.kept(), "pty-3-0a"),
 	} {
 		if dir, err := a.keepFolder("pty-3-0a", token); dir != want || err != nil {
-			t.Errorf("%s: %s %v", token, dir, err)
+			t.Errorf("%s: %s %v; want dir = %v, no error", token, dir, err, want)
 		}
 	}
 	again := &agent{kept: newer.kept} // it goes on there
@@ -43,6 +43,6 @@ func TestAConversationBelongsToOneSession(t *testing.T) {
 		t.Error("a conversation that is gone on with is refused")
 	}
 	if data, err := os.ReadFile(filepath.Join(newer.kept, resumeFile)); string(data) != "conversation-3\n" {
-		t.Errorf("%q %v", data, err)
+		t.Errorf(`%q %v; want string(data) = "conversation-3\n"`, data, err)
 	}
 }

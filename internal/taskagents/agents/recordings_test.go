@@ -20,7 +20,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 	for n := range maxRecordings + 5 {
 		w := a.record(sessions.Spec{ID: id(n), Framework: "claude", Version: "2.1.197"})
 		if w == nil {
-			t.Fatal("it is not recorded")
+			t.Fatal("it is not recorded; want w not nil")
 		}
 		w.Add(time.Now(), cast.Output, []byte("hello"))
 		if err := w.Close(); err != nil {
@@ -28,10 +28,10 @@ func TestRecordingsAreBounded(t *testing.T) {
 		}
 	}
 	if list, err := os.ReadDir(a.recordings()); err != nil || len(list) != maxRecordings {
-		t.Errorf("%d are kept: %v", len(list), err)
+		t.Errorf("%d are kept: %v; want no error, len(list) = %v", len(list), err, maxRecordings)
 	}
 	if _, err := a.Recording(id(0)); capability.AsError(err).Reason != "no_recording" {
-		t.Errorf("the oldest: %v", err)
+		t.Errorf(`the oldest: %v; want capability.AsError(err).Reason = "no_recording"`, err)
 	}
 	file, err := a.Recording(id(50))
 	if err != nil {
@@ -39,19 +39,20 @@ func TestRecordingsAreBounded(t *testing.T) {
 	}
 	data, err := io.ReadAll(file)
 	if err != nil || !strings.HasPrefix(string(data), `{"version":1,"cols":120,"rows":40,"cli":"claude 2.1.197"}`) || file.Close() != nil {
-		t.Errorf("%s %v", data, err)
+		t.Errorf(`%s %v; want no error, string(data) beginning with "{\"version\":1,\"cols\":120,\"rows\":40,\"cli\":\"claude `+
+			`2.1.197\"}", file.Close() = nil`, data, err)
 	}
 	if info, err := os.Stat(a.recordings() + "/" + id(50) + recordingSuffix); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info, err)
+		t.Errorf("%v %v; want no error, info.Mode().Perm() = 0o600", info, err)
 	}
 	if w := a.record(sessions.Spec{ID: id(50)}); w != nil {
-		t.Error("a recording is written over")
+		t.Errorf("a recording is written over; got w = %v; want w = nil", w)
 	}
 	if _, err := a.Recording("../" + id(50)); capability.AsError(err).Reason != "no_recording" {
-		t.Errorf("a path: %v", err)
+		t.Errorf(`a path: %v; want capability.AsError(err).Reason = "no_recording"`, err)
 	}
 	a.cfg.Record = false
 	if w := a.record(sessions.Spec{ID: id(999)}); w != nil {
-		t.Error("it records where it is switched off")
+		t.Errorf("it records where it is switched off; got w = %v; want w = nil", w)
 	}
 }

@@ -22,7 +22,7 @@ func TestAnEndWithoutAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r, err := agents.ReadReport(body); err != nil || r.Kind != agents.Activity || r.Fact != nil || r.Response != "" {
-			t.Errorf("%q: %+v %v", said, r, err)
+			t.Errorf(`%q: %+v %v; want no error, r.Kind = agents.Activity, r.Fact = nil, r.Response = ""`, said, r, err)
 		}
 	}
 }
@@ -91,24 +91,24 @@ func TestRecordedBodies(t *testing.T) {
 			}
 			word += " " + s.Word()
 			if r.Fact.Class != 2 || r.Fact.Source != "hook:"+r.Event {
-				t.Errorf("%s: %+v", name, r.Fact)
+				t.Errorf(`%s: %+v; want r.Fact.Class = 2, r.Fact.Source = "hook:" + r.Event`, name, r.Fact)
 			}
 		}
 		if r.Kind == agents.ToolStart || r.Kind == agents.Permission {
 			word += " " + r.Tool
 			if !strings.Contains(string(r.Input), "hello.txt") {
-				t.Errorf("%s: %s", name, r.Input)
+				t.Errorf(`%s: %s; want string(r.Input) with "hello.txt"`, name, r.Input)
 			}
 		}
 		got[name] = word
 		if r.Token == "" || r.Cwd == "" {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf(`%s: %+v; want r.Token other than "", r.Cwd other than ""`, name, r)
 		}
 		if r.Kind == agents.Complete && r.Response != answer {
-			t.Errorf("%s: %q", name, r.Response)
+			t.Errorf("%s: %q; want not (r.Kind == agents.Complete && r.Response != answer)", name, r.Response)
 		}
 		if fixture.Event == "notify" && len(r.Prompts) != 1 {
-			t.Errorf("%s: %q", name, r.Prompts)
+			t.Errorf(`%s: %q; want not (fixture.Event == "notify" && len(r.Prompts) != 1)`, name, r.Prompts)
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -133,10 +133,10 @@ func TestOtherBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := agents.ReadReport([]byte(c.body))
 			if err != nil || string(r.Kind) != c.want {
-				t.Errorf("%+v %v", r, err)
+				t.Errorf("%+v %v; want no error, string(r.Kind) = %v", r, err, c.want)
 			}
 			if r.Kind == agents.Decision && (r.Text != "use tabs" || r.Session != "pty-1-a") {
-				t.Errorf("%+v", r)
+				t.Errorf(`%+v; want not (r.Kind == agents.Decision && (r.Text != "use tabs" || r.Session != "pty-1-a"))`, r)
 			}
 		})
 	}
@@ -145,11 +145,11 @@ func TestOtherBodies(t *testing.T) {
 		"{}": "no_event", `{"session_id":"x"}`: "no_event",
 	} {
 		if _, err := agents.ReadReport([]byte(body)); capability.AsError(err).Reason != want {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("%s: %v; want capability.AsError(err).Reason = %v", body, err, want)
 		}
 	}
 	if _, err := agents.ReadReport(make([]byte, agents.MaxBody+1)); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 	r, err := agents.ReadReport([]byte(`{"event":"decision","data":{"text":"` + strings.Repeat("ä", 3000) + `"}}`))
 	if err != nil || len([]rune(r.Text)) != 2000 {
@@ -161,7 +161,7 @@ func TestOtherBodies(t *testing.T) {
 	} {
 		body, _ := json.Marshal(map[string]string{"hook_event_name": "StopFailure", "error": name})
 		if r, err := agents.ReadReport(body); err != nil || r.Failure != want || r.Fact.Phase != "failed:"+want {
-			t.Errorf("%q: %+v %v", name, r, err)
+			t.Errorf(`%q: %+v %v; want no error, r.Failure = %v, r.Fact.Phase = "failed:" + want`, name, r, err, want)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := string(r.Reply(c.verdict)); got != c.want {
-			t.Errorf("%s %+v: %s", c.event, c.verdict, got)
+			t.Errorf("%s %+v: %s; want got = %v", c.event, c.verdict, got, c.want)
 		}
 	}
 }
@@ -213,11 +213,12 @@ func FuzzRead(f *testing.F) {
 		}
 		if len(r.Event) > 128 || len(r.Tool) > 128 || len(r.Token) > 128 || len([]rune(r.Text)) > 2000 || r.Kind == agents.Complete &&
 			r.Fact == nil {
-			t.Errorf("%+v", r)
+			t.Errorf("%+v; want len(r.Event) at most 128, len(r.Tool) at most 128, len(r.Token) at most 128, "+
+				"len([]rune(r.Text)) at most 2000, not (r.Kind == agents.Complete && r.Fact == nil)", r)
 		}
 		for _, v := range []agents.Verdict{{}, {Allow: true}, {Deny: true, Reason: r.Tool}} {
 			if reply := r.Reply(v); !json.Valid(reply) || r.Event == "Stop" && string(reply) != "{}" {
-				t.Errorf("%s", reply)
+				t.Errorf(`%s; want json.Valid(reply), not (r.Event == "Stop" && string(reply) != "{}")`, reply)
 			}
 		}
 	})

@@ -155,7 +155,8 @@ func TestTheBridgeIsForTheSessionItself(t *testing.T) {
 					w := httptest.NewRecorder()
 					h.ServeHTTP(w, r)
 					if w.Code != c.status || c.code != "" && !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) {
-						t.Errorf("%s: %d %s", what, w.Code, w.Body)
+						t.Errorf(`%s: %d %s; want w.Code = %v, not (c.code != "" && !strings.Contains(w.Body.String(), `+
+							"`\"code\":\"`+c.code+`\"`))", what, w.Code, w.Body, c.status)
 					}
 				}
 			}
@@ -205,7 +206,8 @@ func TestAHookIsThatOfItsToken(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if w.Code != c.status || c.taken != (len(agents.hooked) == 1 && agents.hooked[0] == mine) {
-				t.Errorf("%d %s %v", w.Code, w.Body, agents.hooked)
+				t.Errorf("%d %s %v; want w.Code = %v, c.taken = (len(agents.hooked) == 1 && agents.hooked[0] == mine)",
+					w.Code, w.Body, agents.hooked, c.status)
 			}
 		})
 	}

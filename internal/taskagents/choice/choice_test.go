@@ -142,11 +142,11 @@ func TestScores(t *testing.T) {
 				t.Errorf(`diff = %q, want ""`, diff)
 			}
 			if got.Preferred.ID != tt.best || got.Preferred.Reason == "" {
-				t.Errorf("%+v", got.Preferred)
+				t.Errorf(`%+v; want got.Preferred.ID = %v, got.Preferred.Reason other than ""`, got.Preferred, tt.best)
 			}
 			for _, f := range got.Frameworks {
 				if f.Recommended != (f.ID == tt.best) || f.Label == "" || f.Reason == "" {
-					t.Errorf("%+v", f)
+					t.Errorf(`%+v; want f.Recommended = (f.ID == tt.best), f.Label other than "", f.Reason other than ""`, f)
 				}
 			}
 		})
@@ -187,7 +187,7 @@ func TestWhoIsPreferred(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := choice.Choose(tt.in).Preferred; got.ID != tt.want || !strings.Contains(got.Reason, tt.reason) {
-				t.Errorf("%+v", got)
+				t.Errorf("%+v; want got.ID = %v, got.Reason with %v", got, tt.want, tt.reason)
 			}
 		})
 	}
@@ -282,17 +282,17 @@ func TestABookRemembers(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if err := again.Record(t.Context(), programs.Claude, choice.Event{Completed: true}); err != nil || len(again.Snapshot().CoolDowns) != 0 {
-		t.Errorf("a success does not end the rest: %v", err)
+		t.Errorf("a success does not end the rest: %v; want no error, len(again.Snapshot().CoolDowns) = 0", err)
 	}
 }
 
 func TestABookThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	if _, err := choice.OpenBook(t.Context(), &memory{err: errors.New("no disk")}); capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeFailed", err)
 	}
 	if _, err := choice.OpenBook(t.Context(), &memory{data: []byte(`{"metrics":`)}); capability.AsError(err).Reason != "choice_damaged" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "choice_damaged"`, err)
 	}
 	var store memory
 	book, err := choice.OpenBook(t.Context(), &store)
@@ -302,7 +302,8 @@ func TestABookThatCannotBeKept(t *testing.T) {
 	store.err = errors.New("no disk")
 	if err := book.Record(t.Context(), programs.Pi, choice.Event{Spawned: true}); capability.CodeOf(err) != capability.CodeFailed ||
 		book.Snapshot().Metrics[programs.Pi].Spawned != 1 {
-		t.Errorf("%v %+v", err, book.Snapshot())
+		t.Errorf("%v %+v; want capability.CodeOf(err) = capability.CodeFailed, book.Snapshot().Metrics[programs.Pi].Spawned = 1",
+			err, book.Snapshot())
 	}
 }
 

@@ -70,7 +70,8 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 		v := s.Now()
 		if v.DefaultType != programs.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" ||
 			v.Cols != 100 {
-			t.Errorf("%+v", v)
+			t.Errorf(`%+v; want v.DefaultType = programs.Claude, v.Strategy() = "ranked", v.Preset = "readonly", v.Credentials `+
+				`= "subscription", v.Cols = 100`, v)
 		}
 		if d := cmp.Diff(map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}},
 			v.Models); d != "" {
@@ -81,7 +82,7 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	again := open(t, rows(t, file), get)
 	check(again)
 	if base.Models[programs.Codex].Fast != "small" {
-		t.Error("the configuration was changed")
+		t.Error(`the configuration was changed; want base.Models[programs.Codex].Fast = "small"`)
 	}
 	// A part alone changes; the empty text goes back; none clears it.
 	if err := again.Change(t.Context(), choice.SettingsChange{
@@ -92,7 +93,8 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	}
 	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[programs.Codex].Fast != "small" ||
 		v.Models[programs.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
-		t.Errorf("%+v", v)
+		t.Errorf(`%+v; want v.DefaultType = "", v.Preset = "standard", v.Models[programs.Codex].Fast = "small", `+
+			`v.Models[programs.Claude].Powerful = "huge", v.Strategy() = "ranked"`, v)
 	}
 }
 
@@ -109,10 +111,11 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	} {
 		err := s.Change(t.Context(), c)
 		if capability.CodeOf(err) != capability.CodeInvalidInput || capability.AsError(err).Reason != "bad_setting" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput, capability.AsError(err).Reason = "bad_setting"`,
+				name, err)
 		}
 		if v := s.Now(); v.Preset != "" || v.Ranked || v.DefaultType != "" {
-			t.Errorf("%s: %+v", name, v)
+			t.Errorf(`%s: %+v; want v.Preset = "", v.Ranked = false, v.DefaultType = ""`, name, v)
 		}
 	}
 }
@@ -138,11 +141,11 @@ func TestAnUnreadableConfigurationLeavesTheLast(t *testing.T) {
 	})
 	say(errors.New("line 1"))
 	if p := s.Now().Preset; p != "standard" {
-		t.Errorf("%q", p)
+		t.Errorf(`%q; want p = "standard"`, p)
 	}
 	say(nil)
 	if p := s.Now().Preset; p != "permissive" {
-		t.Errorf("%q", p)
+		t.Errorf(`%q; want p = "permissive"`, p)
 	}
 }
 
@@ -155,10 +158,10 @@ func TestDamagedSettingsAreAnError(t *testing.T) {
 	_, err := choice.OpenSettings(t.Context(), r.Row("settings"), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil },
 		nil)
 	if capability.AsError(err).Reason != "settings_damaged" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "settings_damaged"`, err)
 	}
 	if data, err := r.Row("other").Load(context.Background()); err != nil || data != nil {
-		t.Errorf("%q %v", data, err)
+		t.Errorf("%q %v; want no error, data = nil", data, err)
 	}
 }
 
@@ -209,7 +212,7 @@ func TestWhichCredentialsProgramsGet(t *testing.T) {
 			Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"},
 		}
 		if d := cmp.Diff(want, v.Login(env)); d != "" {
-			t.Errorf("%q: %s", credentials, d)
+			t.Errorf(`%q: %s; want d = ""`, credentials, d)
 		}
 	}
 	// A subscription's token in the place of a key is one all the same.

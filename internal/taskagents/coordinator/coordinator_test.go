@@ -34,7 +34,8 @@ func TestRoutineGoesToTheSmallModelAndCreativeToTheParent(t *testing.T) {
 		r.status("s1", row.SessionActive)
 		d := r.detail()
 		if len(d.Decisions) != 1 || d.Decisions[0].Decision != row.Respond || d.Decisions[0].Response != "Yes" {
-			t.Errorf("%+v", d.Decisions)
+			t.Errorf(`%+v; want len(d.Decisions) = 1, d.Decisions[0].Decision = row.Respond, d.Decisions[0].Response = "Yes"`,
+				d.Decisions)
 		}
 		if diff := cmp.Diff([]string{"task_registered", "blocked", "coordination_decision"},
 			r.kinds("task_registered", "blocked", "coordination_decision", "escalation")); diff != "" {
@@ -57,7 +58,7 @@ func TestTenAnswersInARowAreEnough(t *testing.T) {
 		r.count(1, "escalation")
 		r.status("s1", row.SessionBlocked)
 		if x.stopped != 0 {
-			t.Error("an escalation stopped the session")
+			t.Errorf("an escalation stopped the session; got x.stopped = %v; want x.stopped = 0", x.stopped)
 		}
 	})
 }
@@ -90,11 +91,11 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		r.count(1, "swarm_complete")
 		r.count(1, "task_complete")
 		if x.stopped != 0 {
-			t.Error("stopped before anybody could go on")
+			t.Errorf("stopped before anybody could go on; got x.stopped = %v; want x.stopped = 0", x.stopped)
 		}
 		r.wait(10 * time.Second)
 		if x.stopped != 1 {
-			t.Error("it was not stopped")
+			t.Errorf("it was not stopped; got x.stopped = %v; want x.stopped = 1", x.stopped)
 		}
 		r.status("s1", row.SessionCompleted)
 		r.count(1, "swarm_complete")
@@ -147,7 +148,7 @@ func TestAProgramThatCannotBeStartedIsPassedOver(t *testing.T) {
 		r.wait(time.Second)
 		r.status("s2", row.SessionActive)
 		if s := r.row("s2"); s.Framework != "codex" {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.Framework = "codex"`, s)
 		}
 	})
 }
@@ -166,7 +167,7 @@ func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 		r.status("s1", row.SessionStopped)
 		r.status("s2", row.SessionActive)
 		if s := r.row("s2"); s.Framework != "codex" || s.Workdir != "/w" {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.Framework = "codex", s.Workdir = "/w"`, s)
 		}
 		if len(r.spawns) != 1 || !strings.Contains(r.spawns[0], "build it") || !strings.Contains(r.spawns[0], "half of it is in a.go") ||
 			!strings.Contains(r.spawns[0], "do not start over") || !strings.Contains(r.spawns[0], "billing_error") {

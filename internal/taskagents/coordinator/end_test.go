@@ -92,7 +92,7 @@ func TestAPassCompletesAndAnEscalationKeepsTheSession(t *testing.T) {
 		r.status("s1", row.SessionWaiting)
 		r.wait(23 * time.Hour)
 		if x.stopped != 0 {
-			t.Error("it was stopped")
+			t.Errorf("it was stopped; got x.stopped = %v; want x.stopped = 0", x.stopped)
 		}
 		r.wait(2 * time.Hour)
 		r.status("s1", row.SessionInterrupted)
@@ -189,7 +189,7 @@ func TestTheWatchdogLooksFourTimes(t *testing.T) {
 				r.count(1, "escalation")
 				r.status("s1", row.SessionBlocked)
 				if x.stopped != 0 {
-					t.Error("it was stopped")
+					t.Errorf("it was stopped; got x.stopped = %v; want x.stopped = 0", x.stopped)
 				}
 			})
 		})
@@ -247,7 +247,7 @@ func TestARuleThatAnsweredIsRecordedAndDoesNotCount(t *testing.T) {
 			To: &detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{Prompt: "Do you trust it?", Fingerprint: "f"}},
 		})
 		if s := r.row("s1"); s.AutoResolvedCount != 1 || s.Status != row.SessionActive {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v; want s.AutoResolvedCount = 1, s.Status = row.SessionActive", s)
 		}
 		r.count(1, "blocked_auto_resolved")
 		r.count(0, "coordination_decision")
@@ -382,11 +382,13 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 				}
 				for _, s := range d.Sessions {
 					if !s.Status.Over() || s.CompletionSummary == "" && row.Meta(s.Metadata, row.ReplacedBy) == "" {
-						t.Errorf("%+v", s)
+						t.Errorf(`%+v; want s.Status.Over(), not (s.CompletionSummary == "" && row.Meta(s.Metadata, row.ReplacedBy) == "")`,
+							s)
 					}
 				}
 				if len(d.PendingDecisions) != 0 {
-					t.Error("something still waits to be confirmed")
+					t.Errorf("something still waits to be confirmed; got len(d.PendingDecisions) = %v; want len(d.PendingDecisions) = 0",
+						len(d.PendingDecisions))
 				}
 				// Told for each time that it ended: the registry's events say how often.
 				ended := 0

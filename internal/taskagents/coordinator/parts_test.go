@@ -161,14 +161,14 @@ func TestWhoStartsPartsIsNotInterrupted(t *testing.T) {
 		r.done("a")
 		r.done("b")
 		if l.asked.Load() != 0 {
-			t.Error("begun beside")
+			t.Error("begun beside; want l.asked.Load() = 0")
 		}
 		r.count(0, "swarm_complete")
 		l.starting.Store(false)
 		r.Conclude(r.thread)
 		r.wait(time.Second)
 		if l.asked.Load() != 1 {
-			t.Error("not begun after")
+			t.Error("not begun after; want l.asked.Load() = 1")
 		}
 		r.done("c")
 		r.count(1, "swarm_complete")

@@ -242,14 +242,14 @@ func (r *rig) row(id string) row.Session {
 func (r *rig) status(id string, want row.SessionStatus) {
 	r.t.Helper()
 	if s := r.row(id); s.Status != want {
-		r.t.Errorf("%s is %s, not %s: %s %s", id, s.Status, want, s.CompletionSummary, s.Metadata)
+		r.t.Errorf("%s is %s, not %s: %s %s; want s.Status = %v", id, s.Status, want, s.CompletionSummary, s.Metadata, want)
 	}
 }
 
 func (r *rig) count(want int, kind string) {
 	r.t.Helper()
 	if got := len(r.kinds(kind)); got != want {
-		r.t.Errorf("%d times %s, not %d: %v", got, kind, want, r.kinds())
+		r.t.Errorf("%d times %s, not %d: %v; want got = %v", got, kind, want, r.kinds(), want)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestAShellIsToldNothingButByTheUser(t *testing.T) {
 				x := r.start("s1", inShell)
 				r.turn("s1", "3 files\n")
 				if len(x.sent) != 0 {
-					t.Errorf("it was told %q", x.sent)
+					t.Errorf("it was told %q; want len(x.sent) = 0", x.sent)
 				}
 				r.count(1, "escalation")
 			})
@@ -49,7 +49,7 @@ func TestAProgramInAShellIsAnsweredInOneLine(t *testing.T) {
 		x := r.start("s1", inShell)
 		r.dialog("s1", "package name:")
 		if !slices.Equal(x.sent, []string{"a name for the package"}) {
-			t.Errorf("%q", x.sent)
+			t.Errorf(`%q; want x.sent = []string{"a name for the package"}`, x.sent)
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestAShellThatPrintedNothingSaysSo(t *testing.T) {
 		r.send("s1", sessions.Event{Type: sessions.TaskComplete, Source: "hook"})
 		r.wait(time.Second)
 		if s := r.row("s1"); s.CompletionSummary != "It printed nothing." {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.CompletionSummary = "It printed nothing."`, s)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestATurnThatAsksForASkillIsNoEnd(t *testing.T) {
 		r.turn("a", "It is warm there, and done.")
 		r.status("a", row.SessionCompleted)
 		if len(s.asked) != 1 || s.asked[0] != "a weather" {
-			t.Errorf("%q", s.asked)
+			t.Errorf(`%q; want len(s.asked) = 1, s.asked[0] = "a weather"`, s.asked)
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestNobodyActsForAnAgentThatIsOnlyWatched(t *testing.T) {
 		r.start("a", nil)
 		r.turn("a", "USE_SKILL weather Lisbon")
 		if len(s.asked) != 0 {
-			t.Errorf("%q", s.asked)
+			t.Errorf("%q; want len(s.asked) = 0", s.asked)
 		}
 	})
 }

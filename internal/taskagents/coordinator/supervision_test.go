@@ -28,7 +28,7 @@ func TestADecisionWaitsForAYesAndSurvivesARestart(t *testing.T) {
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
 		r.count(1, "pending_confirmation")
 		if len(x.chosen) != 0 {
-			t.Fatal("it was not waited for", x.chosen)
+			t.Fatalf("it was not waited for %v; want len(x.chosen) = 0", x.chosen)
 		}
 		r.reopen() // the coordinator's; the session lives
 		if err := r.Adopt(r.t.Context(), "s1"); err != nil {
@@ -43,7 +43,7 @@ func TestADecisionWaitsForAYesAndSurvivesARestart(t *testing.T) {
 		}
 		r.count(1, "confirmation_approved")
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.AsError(err).Code = capability.CodeNotFound", err)
 		}
 
 		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
@@ -52,7 +52,7 @@ func TestADecisionWaitsForAYesAndSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); reason(err) != "session_gone" {
-			t.Error(err)
+			t.Errorf(`%v; want reason(err) = "session_gone"`, err)
 		}
 		if err := r.Confirm(r.t.Context(), "s1", false, nil); err != nil {
 			t.Error(err)
@@ -74,14 +74,14 @@ func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
 		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // the user answered at the terminal
 		r.count(1, "confirmation_expired")
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want capability.AsError(err).Code = capability.CodeNotFound", err)
 		}
 		r.dialog("s1", "Allow tool Write?", "Yes", "No")
 		r.mu.Lock()
 		x.info.Status, x.info.Blocker = "busy", nil // it is gone, and the event has not arrived yet
 		r.mu.Unlock()
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); reason(err) != "dialog_gone" {
-			t.Error(err)
+			t.Errorf(`%v; want reason(err) = "dialog_gone"`, err)
 		}
 		if len(x.chosen) != 1 {
 			t.Errorf("len(x.chosen) = %v, want 1; x.chosen = %q", len(x.chosen), x.chosen)
@@ -102,10 +102,10 @@ func TestLevelsAreOfAllAndOfAThread(t *testing.T) {
 		}
 		r.count(1, "supervision_changed")
 		if err := r.SetLevel(r.t.Context(), r.thread, ""); err != nil || r.Level(r.thread) != coordinator.Autonomous {
-			t.Error(err)
+			t.Errorf("%v; want no error, r.Level(r.thread) = coordinator.Autonomous", err)
 		}
 		if err := r.SetLevel(r.t.Context(), "", "sometimes"); reason(err) != "unknown_level" {
-			t.Error(err)
+			t.Errorf(`%v; want reason(err) = "unknown_level"`, err)
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestAPauseHoldsTurnsForHalfAMinute(t *testing.T) {
 		}
 		r.wait(10 * time.Second)
 		if len(x.sent) != 1 {
-			t.Error("the pause has no end")
+			t.Errorf("the pause has no end; got len(x.sent) = %v; want len(x.sent) = 1", len(x.sent))
 		}
 		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"},
 			r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
@@ -206,7 +206,7 @@ func TestTurnsAreCoalescedAndTheScreenIsNotBelievedAfterInput(t *testing.T) {
 		r.send("s1", screen)
 		r.wait(10 * time.Second)
 		if len(x.sent) != 1 {
-			t.Error("the screen of the turn before was answered", x.sent)
+			t.Errorf("the screen of the turn before was answered %v; want len(x.sent) = 1", x.sent)
 		}
 		r.turn("s1", "more of it") // a hook is believed
 		if len(x.sent) != 2 {
@@ -221,7 +221,7 @@ func TestTurnsAreCoalescedAndTheScreenIsNotBelievedAfterInput(t *testing.T) {
 		r.send("s1", sessions.Event{Type: sessions.TaskComplete, Source: "hook", Text: "✻ Thinking…"})
 		r.wait(time.Second)
 		if len(x.sent) != 3 {
-			t.Error("a status line was answered")
+			t.Errorf("a status line was answered; got len(x.sent) = %v; want len(x.sent) = 3", len(x.sent))
 		}
 	})
 }
@@ -330,7 +330,7 @@ func TestAToolThatAPresetAsksAbout(t *testing.T) {
 				}
 				allow, _, ok := r.Permit(r.t.Context(), "s1", "Bash", []byte(input))
 				if allow != c.allow || ok != c.ok {
-					t.Errorf("allow %v, ok %v", allow, ok)
+					t.Errorf("allow %v, ok %v; want allow = %v, ok = %v", allow, ok, c.allow, c.ok)
 				}
 				if _, _, ok := r.Permit(r.t.Context(), "s9", "Bash", []byte(input)); ok {
 					t.Error("nobody knows that session")

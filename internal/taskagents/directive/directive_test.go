@@ -84,7 +84,7 @@ func TestDecisions(t *testing.T) {
 			}
 			for _, d := range got {
 				if d.Screen != (tt.columns > 0) {
-					t.Errorf("%+v", d)
+					t.Errorf("%+v; want d.Screen = (tt.columns > 0)", d)
 				}
 			}
 		})
@@ -98,18 +98,20 @@ func TestDecisionsAreBounded(t *testing.T) {
 	got := l.Take(directive.Text{Body: "DECISION: " + long})
 	if len(got) != 1 || utf8.RuneCountInString(got[0].Text) != directive.MaxStored-1 ||
 		utf8.RuneCountInString(got[0].Shared) != directive.MaxShared-1 {
-		t.Errorf("%d, %d and %d characters", len(got), utf8.RuneCountInString(got[0].Text), utf8.RuneCountInString(got[0].Shared))
+		t.Errorf("%d, %d and %d characters; want len(got) = 1, utf8.RuneCountInString(got[0].Text) = directive.MaxStored - 1, "+
+			"utf8.RuneCountInString(got[0].Shared) = directive.MaxShared - 1", len(got), utf8.RuneCountInString(got[0].Text),
+			utf8.RuneCountInString(got[0].Shared))
 	}
 	var many strings.Builder
 	for i := range 30 {
 		fmt.Fprintf(&many, "DECISION: number %d\n", i)
 	}
 	if got = l.Take(directive.Text{Body: many.String()}); len(got) != directive.MaxTurn || got[19].Text != "number 19" {
-		t.Errorf("%q", texts(got))
+		t.Errorf(`%q; want len(got) = directive.MaxTurn, got[19].Text = "number 19"`, texts(got))
 	}
 	// The next turn shows the same screen: what is known is not told again.
 	if got = l.Take(directive.Text{Body: many.String(), Columns: 80}); len(got) != 10 || got[0].Text != "number 20" {
-		t.Errorf("%q", texts(got))
+		t.Errorf(`%q; want len(got) = 10, got[0].Text = "number 20"`, texts(got))
 	}
 }
 
@@ -126,7 +128,7 @@ func TestPostedDecisions(t *testing.T) {
 	for i := range directive.MaxPosted + 1 {
 		d, ok := l.Post(fmt.Sprintf("number\n%d", i))
 		if ok != (i < directive.MaxPosted) || ok && d.Text != fmt.Sprintf("number %d", i) {
-			t.Fatalf("%d: %+v %v", i, d, ok)
+			t.Fatalf(`%d: %+v %v; want ok = (i < directive.MaxPosted), not (ok && d.Text != fmt.Sprintf("number %%d", i))`, i, d, ok)
 		}
 	}
 }
@@ -139,7 +141,7 @@ func TestGivingUp(t *testing.T) {
 	} {
 		var l directive.Ledger
 		if got := l.Take(directive.Text{Body: "DECISION: " + text}); len(got) != 1 || got[0].CannotContinue != want {
-			t.Errorf("%s: %+v", text, got)
+			t.Errorf("%s: %+v; want len(got) = 1, got[0].CannotContinue = %v", text, got, want)
 		}
 	}
 }
@@ -186,13 +188,13 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			got, ok := directive.ReadAnswer(tt.text)
 			if diff := cmp.Diff(tt.want, got); diff != "" || ok != (tt.want.Action != "") {
-				t.Errorf("%v\n%s", ok, diff)
+				t.Errorf("%v\n%s\nwant diff = \"\", ok = (tt.want.Action != \"\")", ok, diff)
 			}
 		})
 	}
 	long, _ := directive.ReadAnswer(`{"action":"ignore","keyDecision":"` + strings.Repeat("k", 500) + `"}`)
 	if len(long.KeyDecision) != directive.MaxShared {
-		t.Errorf("%d characters", len(long.KeyDecision))
+		t.Errorf("%d characters; want len(long.KeyDecision) = directive.MaxShared", len(long.KeyDecision))
 	}
 }
 
@@ -222,17 +224,18 @@ func TestSkills(t *testing.T) {
 			t.Parallel()
 			got, ok := directive.ReadSkill(directive.Text{Body: tt.body, Columns: tt.columns})
 			if diff := cmp.Diff(tt.want, got); diff != "" || ok != (tt.want.Slug != "") {
-				t.Errorf("%v\n%s", ok, diff)
+				t.Errorf("%v\n%s\nwant diff = \"\", ok = (tt.want.Slug != \"\")", ok, diff)
 			}
 		})
 	}
 	if got := directive.SkillResult("a", false, "broken\n"); got != "[skill a: error]\nbroken\n[end of skill a]" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "[skill a: error]\nbroken\n[end of skill a]"`, got)
 	}
 	if got := directive.SkillResult("a", true, strings.Repeat("é",
 		2000)); utf8.RuneCountInString(got) != directive.MaxSkillResult+len("[skill a: ok]\n\n[end of skill a]") ||
 		!strings.Contains(got, "…") {
-		t.Errorf("%d characters", utf8.RuneCountInString(got))
+		t.Errorf(`%d characters; want utf8.RuneCountInString(got) = directive.MaxSkillResult + len("[skill a: ok]\n\n[end of `+
+			`skill a]"), got with "…"`, utf8.RuneCountInString(got))
 	}
 }
 
@@ -302,10 +305,10 @@ func TestProofs(t *testing.T) {
 			t.Parallel()
 			got, ok, err := directive.ReadProof(directive.Text{Body: tt.body})
 			if diff := cmp.Diff(tt.want, got); diff != "" || ok != (tt.want.Kind != "") || (err != nil) != tt.err {
-				t.Errorf("%v %v\n%s", ok, err, diff)
+				t.Errorf("%v %v\n%s\nwant diff = \"\", ok = (tt.want.Kind != \"\"), (err != nil) = %v", ok, err, diff, tt.err)
 			}
 			if tt.err && capability.AsError(err).Reason != "proof_invalid" {
-				t.Errorf("%v", err)
+				t.Errorf(`%v; want not (tt.err && capability.AsError(err).Reason != "proof_invalid")`, err)
 			}
 		})
 	}

@@ -19,19 +19,21 @@ func FuzzTake(f *testing.F) {
 		text := directive.Text{Body: body, Columns: max(columns, 0) % 500}
 		list := l.Take(text, ours)
 		if len(list) > directive.MaxTurn {
-			t.Fatalf("%d decisions", len(list))
+			t.Fatalf("%d decisions; want len(list) at most directive.MaxTurn", len(list))
 		}
 		for _, d := range list {
 			if d.Text == "" || !utf8.ValidString(d.Text) || strings.ContainsAny(d.Text, "\n\t\x1b") || !strings.HasPrefix(d.Text, d.Shared) ||
 				utf8.RuneCountInString(d.Text) > directive.MaxStored || utf8.RuneCountInString(d.Shared) > directive.MaxShared {
-				t.Fatalf("%+v", d)
+				t.Fatalf(`%+v; want d.Text other than "", utf8.ValidString(d.Text), d.Text without any of "\n\t\x1b", d.Text `+
+					"beginning with %v, utf8.RuneCountInString(d.Text) at most directive.MaxStored, "+
+					"utf8.RuneCountInString(d.Shared) at most directive.MaxShared", d, d.Shared)
 			}
 		}
 		// What has been told is not told again, and what the task says never.
 		for _, d := range l.Take(text, ours) {
 			for _, earlier := range list {
 				if d.Text == earlier.Text {
-					t.Fatalf("%q twice", d.Text)
+					t.Fatalf("%q twice; want d.Text other than %v", d.Text, earlier.Text)
 				}
 			}
 		}
@@ -41,7 +43,7 @@ func FuzzTake(f *testing.F) {
 				len(list[0].Text) < directive.MaxStored {
 				for _, e := range echoes {
 					if e.Text == list[0].Text {
-						t.Fatalf("%q is an echo", e.Text)
+						t.Fatalf("%q is an echo; want e.Text other than list[0].Text", e.Text)
 					}
 				}
 			}
@@ -63,7 +65,8 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		if a.Reasoning == "" || a.Action == "respond" && a.Response == "" && len(a.Keys) == 0 ||
 			utf8.RuneCountInString(a.KeyDecision) > directive.MaxShared {
-			t.Fatalf("%+v", a)
+			t.Fatalf(`%+v; want a.Reasoning other than "", not (a.Action == "respond" && a.Response == "" && len(a.Keys) == 0), `+
+				"utf8.RuneCountInString(a.KeyDecision) at most directive.MaxShared", a)
 		}
 		// An answer that is written again behind the text is the last one.
 		again, err := json.Marshal(a)
@@ -71,7 +74,7 @@ func FuzzReadAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 		if b, ok := directive.ReadAnswer("} \"\n" + string(again)); !ok || b.Action != a.Action {
-			t.Fatalf("%s: %+v", again, b)
+			t.Fatalf("%s: %+v; want ok = true, b.Action = %v", again, b, a.Action)
 		}
 	})
 }
@@ -82,7 +85,7 @@ func FuzzReadSkillAndProof(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string, columns int) {
 		text := directive.Text{Body: body, Columns: max(columns, 0) % 500}
 		if c, ok := directive.ReadSkill(text); ok && (c.Slug == "" || c.Input != nil && (!json.Valid(c.Input) || c.Words != "")) {
-			t.Fatalf("%+v", c)
+			t.Fatalf(`%+v; want not (ok && (c.Slug == "" || c.Input != nil && (!json.Valid(c.Input) || c.Words != "")))`, c)
 		}
 		if p, ok, err := directive.ReadProof(text); ok && (err != nil || strings.TrimSpace(p.Name) == "" || p.Files == nil || p.Passed < 0 ||
 			p.Kind != "app" && p.Kind != "plugin") {

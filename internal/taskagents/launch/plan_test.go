@@ -26,7 +26,7 @@ func TestWhoeverMakesATaskDoesNotSayWhatIsOurs(t *testing.T) {
 	}
 	var got map[string]string
 	if err := jsonx.Unmarshal(p.Thread.Metadata, &got); err != nil || len(got) != 2 || got["gateway"] != "here" || got["note"] != "kept" {
-		t.Errorf("%s %v", p.Thread.Metadata, err)
+		t.Errorf(`%s %v; want no error, len(got) = 2, got["gateway"] = "here", got["note"] = "kept"`, p.Thread.Metadata, err)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestOnlyOperatorsNameCommands(t *testing.T) {
 			_, err := New(Config{}).plan(capability.Principal{Role: role}, Task{Parts: []Part{{Task: "x"}}, Metadata: json.RawMessage(said)})
 			refused := bad && !slices.Contains([]capability.Role{capability.RoleAdmin, capability.RoleOperator}, role)
 			if refused != (capability.CodeOf(err) == capability.CodeDenied) {
-				t.Errorf("%s %s: %v", role, said, err)
+				t.Errorf("%s %s: %v; want refused = (capability.CodeOf(err) == capability.CodeDenied)", role, said, err)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestAShellIsToldCommandsAlone(t *testing.T) {
 		},
 	} {
 		if got := goingOn(old, c.framework, false, c.control); got != c.want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: %q; want got = %v", name, got, c.want)
 		}
 	}
 }
@@ -76,10 +76,10 @@ func TestAShellIsNotToldWhatOthersSay(t *testing.T) {
 		Mailbox:      []row.MailboxItem{{ID: "m", NodeID: "n2", Body: "the brief", DeliveryState: row.MailPending}},
 	}
 	if text, mail := instructions(d, n, programs.Shell); text != "echo after" || mail != nil {
-		t.Errorf("%q %v", text, mail)
+		t.Errorf(`%q %v; want text = "echo after", mail = nil`, text, mail)
 	}
 	if text, mail := instructions(d, n, programs.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") ||
 		len(mail) != 1 {
-		t.Errorf("%q %v", text, mail)
+		t.Errorf(`%q %v; want text with "touch /tmp/x", text with "the brief", len(mail) = 1`, text, mail)
 	}
 }

@@ -54,6 +54,7 @@ func TestWhatAnEarlierServerLeft(t *testing.T) {
 		ids = append(ids, th.ID)
 	}
 	if err != nil || !slices.Equal(settled, []string{"cut"}) || !slices.Equal(ids, []string{"cut", "begun-by-nobody"}) {
-		t.Errorf("settled %v, left %v, %v", settled, ids, err)
+		t.Errorf(`settled %v, left %v, %v; want no error, settled = []string{"cut"}, ids = []string{"cut", "begun-by-nobody"}`,
+			settled, ids, err)
 	}
 }

@@ -126,7 +126,8 @@ func TestWhoResumesDoesNotWaitForThoseThatDo(t *testing.T) {
 		c, err := l.Control(t.Context(), capability.Principal{}, launch.Control{ThreadID: thread, Operation: launch.Resume})
 		if err != nil || len(c.Agents) != 2 || c.Agents[0].Status != "ready" || c.Agents[0].Error != nil || time.Since(begun) > 0 ||
 			!l.Starting(thread) {
-			t.Errorf("%+v %v after %v", c, err, time.Since(begun))
+			t.Errorf(`%+v %v after %v; want no error, len(c.Agents) = 2, c.Agents[0].Status = "ready", c.Agents[0].Error = nil, `+
+				"time.Since(begun) at most 0, l.Starting(thread)", c, err, time.Since(begun))
 		}
 		p.places.Store(1)
 		time.Sleep(time.Minute)

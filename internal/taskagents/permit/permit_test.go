@@ -62,7 +62,7 @@ func TestPresets(t *testing.T) {
 	}
 	r.Preset = programs.Readonly
 	if d := judge(r, "Write", write); d.Rule != "preset" || !strings.Contains(d.Reason, "writing files") || d.Category != programs.FileWrite {
-		t.Errorf("%+v", d)
+		t.Errorf(`%+v; want d.Rule = "preset", d.Reason with "writing files", d.Category = programs.FileWrite`, d)
 	}
 }
 
@@ -87,16 +87,16 @@ func TestFiles(t *testing.T) {
 	r.Framework = programs.Codex
 	patch := "*** Begin Patch\n*** Update File: src/a.go\n@@\n-a\n+b\n*** Add File: ../b.go\n+c\n*** End Patch"
 	if d := judge(r, "apply_patch", map[string]any{"input": patch}); d.Effect != permit.Deny || d.Rule != "path" {
-		t.Errorf("%+v", d)
+		t.Errorf(`%+v; want d.Effect = permit.Deny, d.Rule = "path"`, d)
 	}
 	if d := judge(r, "apply_patch", map[string]any{"input": strings.ReplaceAll(patch, "../", "")}); d.Effect != permit.Allow {
-		t.Errorf("%+v", d)
+		t.Errorf("%+v; want d.Effect = permit.Allow", d)
 	}
 	r.Framework, r.Tool = programs.Claude, "Write"
 	for _, input := range []string{"", "[]", `{"file_path":3}`, `{"paths":"x"}`, `{"target":"x"}`} {
 		r.Input = json.RawMessage(input)
 		if d := permit.Judge(r); d.Effect != permit.Ask || d.Rule != "unreadable" {
-			t.Errorf("%s: %+v", input, d)
+			t.Errorf(`%s: %+v; want d.Effect = permit.Ask, d.Rule = "unreadable"`, input, d)
 		}
 	}
 }
@@ -172,10 +172,10 @@ func TestCommands(t *testing.T) {
 	r.Framework = programs.Codex
 	if d := judge(r, "shell_command", map[string]any{"command": []string{"bash", "-lc", "git push"}}); d.Effect != permit.Deny ||
 		d.Rule != "command" {
-		t.Errorf("%+v", d)
+		t.Errorf(`%+v; want d.Effect = permit.Deny, d.Rule = "command"`, d)
 	}
 	if d := judge(r, "exec_command", map[string]any{"command": 3}); d.Effect != permit.Ask {
-		t.Errorf("%+v", d)
+		t.Errorf("%+v; want d.Effect = permit.Ask", d)
 	}
 }
 
@@ -195,7 +195,7 @@ func FuzzJudge(f *testing.F) {
 				full = r.Workdir + "/" + text
 			}
 			if at := filepath.Clean(full); !strings.HasPrefix(at+"/", base+"/") {
-				t.Errorf("%q is %s", text, at)
+				t.Errorf(`%q is %s; want at + "/" beginning with base + "/"`, text, at)
 			}
 		}
 	})

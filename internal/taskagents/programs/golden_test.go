@@ -114,7 +114,7 @@ func TestPlans(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("(-golden +got):\n%s", diff)
+					t.Errorf("(-golden +got):\n%s\nwant diff = \"\"", diff)
 				}
 			})
 		}
@@ -133,16 +133,16 @@ func TestSecretsAreInTheEnvironmentOnly(t *testing.T) {
 			for _, secret := range []string{token, "sk-ant-api03-0123456789", "sk-openai", "gm-key"} {
 				for _, word := range slices.Concat(plan.Argv, plan.Structured, plan.Notes) {
 					if strings.Contains(word, secret) {
-						t.Errorf("%s %s: %q is on the command line", name, p, word)
+						t.Errorf("%s %s: %q is on the command line; want word without %v", name, p, word, secret)
 					}
 				}
 			}
 			if !slices.Contains(plan.Env, "ELIZA_HOOK_TOKEN="+token) {
-				t.Errorf("%s %s: no token", name, p)
+				t.Errorf(`%s %s: no token; want plan.Env with "ELIZA_HOOK_TOKEN=" + token`, name, p)
 			}
 			for _, c := range plan.Changes {
 				if data, _ := json.Marshal(c); strings.Contains(string(data), token) {
-					t.Errorf("%s %s: %s holds the token", name, p, c.Path)
+					t.Errorf("%s %s: %s holds the token; want string(data) without %v", name, p, c.Path, token)
 				}
 			}
 		}

@@ -27,7 +27,7 @@ func FuzzTOMLText(f *testing.F) {
 			t.Fatalf("%q: %v", tomlText(s), err)
 		}
 		if utf8.ValidString(s) && back != s {
-			t.Fatalf("%q became %q", s, back)
+			t.Fatalf("%q became %q; want not (utf8.ValidString(s) && back != s)", s, back)
 		}
 	})
 }

@@ -148,7 +148,8 @@ func TestRootDoesNotBypassPermissions(t *testing.T) {
 		plan := build(t, s)
 		bypass := slices.Contains(plan.Argv, "--dangerously-skip-permissions")
 		if !slices.Contains(plan.Argv, tt.want) || bypass == (len(plan.Notes) > 0) {
-			t.Errorf("%d %q: %q %q", tt.uid, tt.sandbox, plan.Argv, plan.Notes)
+			t.Errorf("%d %q: %q %q; want plan.Argv with %v, bypass other than (len(plan.Notes) > 0)",
+				tt.uid, tt.sandbox, plan.Argv, plan.Notes, tt.want)
 		}
 	}
 }
@@ -194,11 +195,11 @@ func TestTasks(t *testing.T) {
 				t.Errorf("the command line says %q", plan.Argv)
 			}
 			if got != tt.want || plan.TaskInArgv != tt.inArgv {
-				t.Errorf("%.200q %v", got, plan.TaskInArgv)
+				t.Errorf("%.200q %v; want got = %v, plan.TaskInArgv = %v", got, plan.TaskInArgv, tt.want, tt.inArgv)
 			}
 			at := slices.IndexFunc(plan.Changes, func(c overlay.Change) bool { return strings.Contains(c.Path, "TASK-") })
 			if at >= 0 != tt.file || tt.file && plan.Changes[at].Text != tt.task {
-				t.Errorf("its file: %v", at)
+				t.Errorf("its file: %v; want at >= 0 = %v, not (tt.file && plan.Changes[at].Text != tt.task)", at, tt.file)
 			}
 		})
 	}
@@ -216,7 +217,8 @@ func TestResuming(t *testing.T) {
 		plan := build(t, s)
 		if !strings.Contains(strings.Join(plan.Argv, "\n"), strings.Join(want, "\n")) || plan.ResumeToken != id ||
 			slices.Contains(plan.Argv, "--session-id="+s.UUID) {
-			t.Errorf("%s: %q", name, plan.Argv)
+			t.Errorf(`%s: %q; want strings.Join(plan.Argv, "\n") with strings.Join(want, "\n"), plan.ResumeToken = %v, `+
+				`plan.Argv without "--session-id=" + s.UUID`, name, plan.Argv, id)
 		}
 	}
 }
@@ -247,7 +249,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 			tt.change(&s)
 			_, err := programs.Build(s)
 			if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != tt.reason {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want e not nil, e.Code = capability.CodeInvalidInput, e.Reason = %v", err, tt.reason)
 			}
 		})
 	}
@@ -291,7 +293,7 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 			}
 			if out, _ := exec.Command("git", "-C", s.Workdir, "status", "--porcelain", "--ignored=no").Output(); strings.Contains(string(out),
 				"task-agents") {
-				t.Errorf("git sees %s", out)
+				t.Errorf(`git sees %s; want string(out) without "task-agents"`, out)
 			}
 			if err := overlay.Undo(t.Context(), top+"/journal"); err != nil {
 				t.Fatal(err)
@@ -322,7 +324,8 @@ func TestSkillsAreBesideTheWork(t *testing.T) {
 		}
 		has := slices.Contains(plan.Env, "ELIZA_SKILLS_MANIFEST="+s.Workdir+"/.task-agents/SKILLS-"+s.Session+".md")
 		if want := n.Name != programs.Shell; (path == "") != want || has != want || told != want {
-			t.Errorf("%s: written %v, named %v, told %v", n.Name, path == "", has, told)
+			t.Errorf(`%s: written %v, named %v, told %v; want (path == "") = %v, has = %v, told = %v`,
+				n.Name, path == "", has, told, want, want, want)
 		}
 	}
 }
@@ -370,7 +373,7 @@ func TestAShellTellsHowCommandsEnd(t *testing.T) {
 		marks = append(marks, mark)
 	}
 	if got := strings.Join(marks, " "); got != "A B C D;0 A B C D;7 A B C" {
-		t.Errorf("%s\n%q", got, out.String())
+		t.Errorf("%s\n%q\nwant got = \"A B C D;0 A B C D;7 A B C\"", got, out.String())
 	}
 }
 
@@ -408,11 +411,11 @@ func TestPresets(t *testing.T) {
 		{programs.Shell, "anything", programs.Agent},
 	} {
 		if got := programs.CategoryOf(tt.of, tt.tool); got != tt.want {
-			t.Errorf("%s %s: %s", tt.of, tt.tool, got)
+			t.Errorf("%s %s: %s; want got = %v", tt.of, tt.tool, got, tt.want)
 		}
 	}
 	if programs.ShellUse.Risk() != "high" || programs.Web.Risk() != "medium" || programs.Planning.Risk() != "low" {
-		t.Error("risks")
+		t.Error(`risks; want programs.ShellUse.Risk() = "high", programs.Web.Risk() = "medium", programs.Planning.Risk() = "low"`)
 	}
 }
 
@@ -422,17 +425,18 @@ func TestPresetsInTheProgramsOwnWords(t *testing.T) {
 		for _, p := range presets() {
 			a, err := programs.ApprovalOf(name, p)
 			if err != nil || a.Summary == "" || name != programs.Shell && len(a.CLIFlags)+len(a.WorkspaceFiles)+len(a.EnvVars) == 0 {
-				t.Errorf("%s %s: %+v %v", name, p, a, err)
+				t.Errorf(`%s %s: %+v %v; want no error, a.Summary other than "", not (name != programs.Shell && `+
+					"len(a.CLIFlags)+len(a.WorkspaceFiles)+len(a.EnvVars) == 0)", name, p, a, err)
 			}
 		}
 		if files := programs.Of(name).Files; name != programs.Shell && (len(files) == 0 || files[0].Type != "memory") {
-			t.Errorf("%s: %+v", name, files)
+			t.Errorf(`%s: %+v; want not (name != programs.Shell && (len(files) == 0 || files[0].Type != "memory"))`, name, files)
 		}
 	}
 	if codex := programs.Of(programs.Codex); codex.Powerful == "" || codex.Fast == "" || codex.Powerful == codex.Fast {
 		t.Errorf("models of Codex = %q, %q; want two different names", codex.Powerful, codex.Fast)
 	}
 	if _, err := programs.ApprovalOf(programs.Claude, "none"); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }

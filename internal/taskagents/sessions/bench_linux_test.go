@@ -88,7 +88,7 @@ func BenchmarkBusy(b *testing.B) {
 		for {
 			e, ok, err := heard.Next(b.Context())
 			if !ok || err != nil {
-				b.Fatal(err)
+				b.Fatalf("%v; want ok = true, no error", err)
 			}
 			if e.Type == want {
 				return
@@ -127,7 +127,7 @@ func BenchmarkFact(b *testing.B) {
 		for {
 			e, ok, err := heard.Next(b.Context())
 			if !ok || err != nil {
-				b.Fatal(err)
+				b.Fatalf("%v; want ok = true, no error", err)
 			}
 			if e.Type == sessions.State && e.To.State == states[n%2].State {
 				break

@@ -16,7 +16,7 @@ func TestAProgramThatPrintsTooMuchIsNotReadForASecond(t *testing.T) {
 			b.Took(t.Context(), 32<<10)
 		}
 		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("24 MiB were read in %s", took)
+			t.Errorf("24 MiB were read in %s; want took = 2 * time.Second", took)
 		}
 		b = sessions.Brake{}
 		slow := time.Now()
@@ -25,7 +25,7 @@ func TestAProgramThatPrintsTooMuchIsNotReadForASecond(t *testing.T) {
 			b.Took(t.Context(), 500<<10)
 		}
 		if took := time.Since(slow); took != 10*time.Second {
-			t.Errorf("5 MB a second were held up: %s", took)
+			t.Errorf("5 MB a second were held up: %s; want took = 10 * time.Second", took)
 		}
 	})
 }

@@ -38,11 +38,11 @@ func TestWhatIsNoKey(t *testing.T) {
 		}
 		got, err := sessions.EncodeKeys([]string{"enter", name})
 		if e := capability.AsError(err); err == nil || e.Reason != "unknown_key" || got != nil {
-			t.Errorf("%q: %q %v", name, got, err)
+			t.Errorf(`%q: %q %v; want an error, e.Reason = "unknown_key", got = nil`, name, got, err)
 		}
 	}
 	if _, err := sessions.EncodeKeys(make([]string, sessions.MaxKeys+1)); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 }
 

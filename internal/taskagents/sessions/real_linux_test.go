@@ -112,7 +112,7 @@ func waitFor(t *testing.T, heard *sessions.Subscription, kind sessions.Type) ses
 	for {
 		e, ok, err := heard.Next(ctx)
 		if !ok {
-			t.Fatalf("no %s: %v", kind, err)
+			t.Fatalf("no %s: %v; want ok = true", kind, err)
 		}
 		if e.Type == kind {
 			return e
@@ -125,24 +125,24 @@ func TestInARealTerminal(t *testing.T) {
 	t.Parallel()
 	s, heard := inTerminal(t, "polite", func(s *sessions.Spec) { s.Task = "write a file" })
 	if e := waitFor(t, heard, sessions.TaskComplete); e.Text != "● Did it: write a file" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Text = "● Did it: write a file"`, e)
 	}
 	dir := s.Info().Workdir
 	if data, err := os.ReadFile(filepath.Join(dir, "hello.txt")); string(data) != "hello" {
-		t.Error(err)
+		t.Errorf(`%v; want string(data) = "hello"`, err)
 	}
 	for _, text := range []string{"daemon please", "burst of 10 MiB"} {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
-			t.Fatalf("%s: %s %v", text, outcome, err)
+			t.Fatalf("%s: %s %v; want outcome = sessions.Delivered", text, outcome, err)
 		}
 		if e := waitFor(t, heard, sessions.TaskComplete); e.Text != "● Did it: "+text {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v; want e.Text = "● Did it: " + text`, e)
 		}
 	}
 	s.Stop(false)
 	<-s.Done()
 	if i := s.Info(); i.Status != detect.Stopped {
-		t.Errorf("%+v", i)
+		t.Errorf("%+v; want i.Status = detect.Stopped", i)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "daemon.pid"))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestInARealTerminal(t *testing.T) {
 	}
 	pid, _ := strconv.Atoi(string(data))
 	if stat, err := os.ReadFile("/proc/" + string(data) + "/stat"); pid == 0 || err == nil && !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("the daemon %d is left", pid)
+		t.Errorf(`the daemon %d is left; want pid other than 0, not (err == nil && !strings.Contains(string(stat), ") Z "))`, pid)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestARealCrash(t *testing.T) {
 	_, _ = s.Send(t.Context(), "crash now", false)
 	e := waitFor(t, heard, sessions.Failed)
 	if i := s.Info(); e.Signal != "SIGKILL" || i.Status != detect.Error || i.ExitSignal != "SIGKILL" {
-		t.Errorf("%+v %+v", e, i)
+		t.Errorf(`%+v %+v; want e.Signal = "SIGKILL", i.Status = detect.Error, i.ExitSignal = "SIGKILL"`, e, i)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestARealProgramThatDoesNotListen(t *testing.T) {
 	waitFor(t, heard, sessions.ReadyAgain)
 	s.Stop(false)
 	if e := waitFor(t, heard, sessions.Ended); e.Signal != "SIGKILL" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Signal = "SIGKILL"`, e)
 	}
 	<-s.Done()
 }
@@ -201,11 +201,11 @@ func TestARealShell(t *testing.T) {
 		"for i in 1 2; do\n  echo third $i\ndone",
 	} {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
-			t.Fatalf("%s %v\n%s", outcome, err, strings.Join(s.Screen().Lines, "\n"))
+			t.Fatalf("%s %v\n%s\nwant outcome = sessions.Delivered", outcome, err, strings.Join(s.Screen().Lines, "\n"))
 		}
 		e := waitFor(t, heard, sessions.TaskComplete)
 		if !strings.Contains(e.Text, strings.Fields(text[strings.Index(text, "echo"):])[1][:5]) {
-			t.Errorf("%q: %q", text, e.Text)
+			t.Errorf(`%q: %q; want e.Text with strings.Fields(text[strings.Index(text, "echo"):])[1][:5]`, text, e.Text)
 		}
 	}
 	// A command that is silent for long was taken all the same: no second Enter is for it.
@@ -213,11 +213,11 @@ func TestARealShell(t *testing.T) {
 		t.Fatalf("s.Send: outcome = %q, want sessions.Delivered; err = %v", outcome, err)
 	}
 	if e := waitFor(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
-		t.Errorf("a silent command: %q", e.Text)
+		t.Errorf(`a silent command: %q; want strings.TrimSpace(e.Text) = "quiet"`, e.Text)
 	}
 	s.Stop(false)
 	if e := waitFor(t, heard, sessions.Ended); e.Signal != "SIGHUP" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Signal = "SIGHUP"`, e)
 	}
 	<-s.Done()
 }

@@ -73,11 +73,11 @@ func TestARecordingIsReplayed(t *testing.T) {
 	}
 	text := file.String()
 	if strings.Contains(text, "hush") || !strings.Contains(text, "•••.txt") {
-		t.Errorf("the recording has the secret, or nothing in its place: %s", text)
+		t.Errorf(`the recording has the secret, or nothing in its place: %s; want text without "hush", text with "•••.txt"`, text)
 	}
 	// The program may echo keys before it ends; that is output and not masked.
 	if !strings.Contains(text, `"i","********* *`) {
-		t.Errorf("the recording lacks the masked keys: %s", text)
+		t.Errorf(`the recording lacks the masked keys: %s; want text with "\"i\",\"********* *"`, text)
 	}
 	rec, err := cast.Read(strings.NewReader(text))
 	if err != nil {
@@ -103,9 +103,9 @@ func TestARecordingIsReplayed(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff(words, slices.Compact(replayed)); d != "" {
-		t.Errorf("replayed it differs: %s", d)
+		t.Errorf(`replayed it differs: %s; want d = ""`, d)
 	}
 	if d := cmp.Diff(words, slices.Compact(marked)); d != "" {
-		t.Errorf("its marks differ: %s", d)
+		t.Errorf(`its marks differ: %s; want d = ""`, d)
 	}
 }

@@ -579,7 +579,7 @@ func TestTheManagerHasLimits(t *testing.T) {
 		_, err = m.Start(spec)
 		reason(t, err, capability.CodeOverloaded, "too_many_sessions")
 		if !strings.Contains(err.Error(), "Concurrent session limit reached (2)") {
-			t.Error(err)
+			t.Errorf(`%v; want err.Error() with "Concurrent session limit reached (2)"`, err)
 		}
 		one.Stop(false)
 		<-one.Done()
@@ -589,7 +589,7 @@ func TestTheManagerHasLimits(t *testing.T) {
 		m.Close(t.Context())
 		for _, s := range m.List() {
 			if s.Info().Live() {
-				t.Errorf("%+v", s.Info())
+				t.Errorf("%+v; want not s.Info().Live()", s.Info())
 			}
 		}
 		_, err = m.Start(spec)

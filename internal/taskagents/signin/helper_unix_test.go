@@ -69,7 +69,7 @@ func TestALoginWhoseAddressIsWrapped(t *testing.T) {
 		`\r\n  Press esc to cancel'; (sleep 300 & echo $! > child; wait) & sleep 300`)
 	p, end := run(t, h, func(p Prompt) bool { return p.URL == codexAddress })
 	if p.DeviceCode != "" || !strings.HasPrefix(p.Instructions, "Open the address") {
-		t.Errorf("%+v", p)
+		t.Errorf(`%+v; want p.DeviceCode = "", p.Instructions beginning with "Open the address"`, p)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "account"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestALoginWhoseAddressIsWrapped(t *testing.T) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil || syscall.Kill(pid, 0) == nil && !zombie(pid) {
-		t.Errorf("process %d is left, %v", pid, err)
+		t.Errorf("process %d is left, %v; want no error, not (syscall.Kill(pid, 0) == nil && !zombie(pid))", pid, err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestFormsOfLogins(t *testing.T) {
 			h, dir := helper(t, tt.script+`; while [ ! -e account ]; do sleep 0.1; done`)
 			p, end := run(t, h, func(p Prompt) bool { return p.URL == tt.url && p.DeviceCode == tt.code })
 			if !strings.Contains(p.Instructions, tt.says) {
-				t.Errorf("%+v", p)
+				t.Errorf("%+v; want p.Instructions with %v", p, tt.says)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "account"), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -146,7 +146,8 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 		err := h.Run(t.Context(), func(Prompt) {}, nil)
 		if capability.AsError(err).Reason != "login_failed" || !strings.Contains(err.Error(), tt.says) ||
 			strings.Contains(err.Error(), "aaaaaa") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.AsError(err).Reason = "login_failed", err.Error() with %v, err.Error() without "aaaaaa"`,
+				name, err, tt.says)
 		}
 	}
 	// A user who logs in again is logged in when the program says so.
@@ -159,7 +160,7 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 	}
 	h.Argv = []string{filepath.Join(dir, "nothing")}
 	if err := h.Run(t.Context(), func(Prompt) {}, nil); capability.AsError(err).Reason != "program_missing" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "program_missing"`, err)
 	}
 }
 
@@ -169,7 +170,7 @@ func TestALoginIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := h.Run(ctx, func(Prompt) { cancel() }, nil)
 	if capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 }
 
@@ -185,7 +186,7 @@ func TestAPastedCode(t *testing.T) {
 		}
 	}, typed)
 	if _, missing := os.Stat(filepath.Join(dir, "account")); err != nil || missing != nil || !asked {
-		t.Errorf("%v %v", err, missing)
+		t.Errorf("%v %v; want no error, missing = nil, asked = true", err, missing)
 	}
 }
 
@@ -197,6 +198,6 @@ func TestAWrongCodeIsNotRepeated(t *testing.T) {
 	typed <- "s3cret"
 	if err := h.Run(t.Context(), func(Prompt) {}, typed); capability.AsError(err).Reason != "login_failed" ||
 		strings.Contains(err.Error(), "s3cret") {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "login_failed", err.Error() without "s3cret"`, err)
 	}
 }

@@ -86,7 +86,7 @@ func TestWhatALoginShows(t *testing.T) {
 		"nothing":                    {lines: []string{"", "Welcome"}, want: found{}},
 	} {
 		if d := cmp.Diff(tt.want, look(tt.lines, cols, tt.links), cmp.AllowUnexported(found{})); d != "" {
-			t.Errorf("%s: %s", name, d)
+			t.Errorf(`%s: %s; want d = ""`, name, d)
 		}
 	}
 }
@@ -98,13 +98,13 @@ func FuzzLook(f *testing.F) {
 	f.Fuzz(func(t *testing.T, screen, link string) {
 		got := look(strings.Split(screen, "\n"), cols, []string{link})
 		if got.url != "" && !openable(got.url) {
-			t.Errorf("%q may not be opened", got.url)
+			t.Errorf(`%q may not be opened; want not (got.url != "" && !openable(got.url))`, got.url)
 		}
 		if got.code != "" && !code.MatchString(got.code) {
-			t.Errorf("%q is not a code", got.code)
+			t.Errorf(`%q is not a code; want not (got.code != "" && !code.MatchString(got.code))`, got.code)
 		}
 		if p := got.prompt([]string{"x"}); len(p.Instructions) > 2*maxTold {
-			t.Errorf("%d bytes of instructions", len(p.Instructions))
+			t.Errorf("%d bytes of instructions; want len(p.Instructions) at most 2 * maxTold", len(p.Instructions))
 		}
 	})
 }

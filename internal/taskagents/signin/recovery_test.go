@@ -129,7 +129,7 @@ func TestASessionGoesOnAfterALogin(t *testing.T) {
 				tt.after(r)
 				time.Sleep(2 * time.Minute)
 				if got := r.p.done(); got != tt.want {
-					t.Errorf("%s", got)
+					t.Errorf("%s; want got = %v", got, tt.want)
 				}
 			})
 		})
@@ -145,13 +145,13 @@ func TestALoginIsOfferedOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.say(sessions.LoginRequired)
 		if n := r.started.Load(); n != 1 {
-			t.Errorf("%d logins", n)
+			t.Errorf("%d logins; want n = 1", n)
 		}
 		r.in <- errors.New("no") // no user is logged in: nothing is pressed
 		time.Sleep(2 * time.Second)
 		r.say(sessions.LoginRequired)
 		if n := r.started.Load(); n != 2 || r.p.done() != "" {
-			t.Errorf("%d logins, %s", n, r.p.done())
+			t.Errorf(`%d logins, %s; want n = 2, r.p.done() = ""`, n, r.p.done())
 		}
 		// The same news within five seconds is not new.
 		r.in <- errors.New("no")
@@ -159,7 +159,7 @@ func TestALoginIsOfferedOnce(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.say(sessions.LoginRequired)
 		if n := r.started.Load(); n != 2 {
-			t.Errorf("%d logins", n)
+			t.Errorf("%d logins; want n = 2", n)
 		}
 		// A session that bounces is left alone after a while.
 		for range 10 {
@@ -172,7 +172,7 @@ func TestALoginIsOfferedOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := r.started.Load(); n != maxTries {
-			t.Errorf("%d logins", n)
+			t.Errorf("%d logins; want n = %v", n, maxTries)
 		}
 	})
 }

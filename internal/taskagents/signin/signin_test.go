@@ -59,14 +59,14 @@ func TestOneLoginOfAName(t *testing.T) {
 		for range 2 {
 			p, err := d.Begin(t.Context(), "claude", showing(&started, in), func(err error) { ends <- err })
 			if err != nil || p != (Prompt{Launched: true, URL: "https://claude.ai/x"}) {
-				t.Errorf("%v %+v", err, p)
+				t.Errorf(`%v %+v; want no error, p = (Prompt{Launched: true, URL: "https://claude.ai/x"})`, err, p)
 			}
 		}
 		if _, err := d.Begin(t.Context(), "codex", showing(&started, in), nil); err != nil {
 			t.Error(err)
 		}
 		if n := started.Load(); n != 2 {
-			t.Errorf("%d logins began", n)
+			t.Errorf("%d logins began; want n = 2", n)
 		}
 		in <- nil
 		in <- nil
@@ -81,11 +81,11 @@ func TestOneLoginOfAName(t *testing.T) {
 			}
 		}
 		if done != 2 || len(h.all()) != 4 {
-			t.Errorf("%+v", h.all())
+			t.Errorf("%+v; want done = 2, len(h.all()) = 4", h.all())
 		}
 		// Once it is over there can be another.
 		if _, err := d.Begin(t.Context(), "claude", showing(&started, in), nil); err != nil || started.Load() != 3 {
-			t.Errorf("%v %d", err, started.Load())
+			t.Errorf("%v %d; want no error, started.Load() = 3", err, started.Load())
 		}
 	})
 }
@@ -102,23 +102,25 @@ func TestALoginEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-end; capability.AsError(err).Reason != "login_expired" || time.Since(begun) != LoginTTL {
-			t.Errorf("%v after %s", err, time.Since(begun))
+			t.Errorf(`%v after %s; want capability.AsError(err).Reason = "login_expired", time.Since(begun) = %v`,
+				err, time.Since(begun), LoginTTL)
 		}
 		// One that says nothing does not keep any caller waiting.
 		silent := func(ctx context.Context, _ func(Prompt), _ <-chan string) error { <-ctx.Done(); return ctx.Err() }
 		begun = time.Now()
 		if p, err := d.Begin(t.Context(), "codex", silent, nil); err != nil || !p.Launched || time.Since(begun) != maxAddressTimeout {
-			t.Errorf("%v %+v after %s", err, p, time.Since(begun))
+			t.Errorf("%v %+v after %s; want no error, p.Launched = true, time.Since(begun) = %v",
+				err, p, time.Since(begun), maxAddressTimeout)
 		}
 		refused := capability.Errorf(capability.CodeInvalidInput, "x", "no")
 		if _, err := d.Begin(t.Context(), "github", func(context.Context, func(Prompt), <-chan string) error { return refused },
 			nil); !errors.Is(err, refused) {
-			t.Error(err)
+			t.Errorf("%v; want err is %v", err, refused)
 		}
 		// Closing ends the one that is under way.
 		d.Close()
 		if _, err := d.Begin(t.Context(), "claude", silent, nil); capability.AsError(err).Reason != "shutting_down" {
-			t.Error(err)
+			t.Errorf(`%v; want capability.AsError(err).Reason = "shutting_down"`, err)
 		}
 	})
 }
@@ -149,11 +151,11 @@ func TestACodeIsTyped(t *testing.T) {
 		}
 		for _, bad := range []string{"", "a b", "a\x03", "a\r", strings.Repeat("x", maxTyped+1), "ü"} {
 			if got := reason(bad); got != "bad_code" {
-				t.Errorf("%q: %s", bad, got)
+				t.Errorf(`%q: %s; want got = "bad_code"`, bad, got)
 			}
 		}
 		if p, err := d.Type("claude", "abc#def"); err != nil || !p.Launched || p.URL == "" {
-			t.Errorf("%v %+v", err, p)
+			t.Errorf(`%v %+v; want no error, p.Launched = true, p.URL other than ""`, err, p)
 		}
 		if got := reason("another"); got != "busy" {
 			t.Errorf(`reason("another") = %q, want "busy"`, got)

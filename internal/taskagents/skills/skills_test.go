@@ -34,21 +34,21 @@ func TestTheManifest(t *testing.T) {
 	got := skills.Manifest(some[:1], all)
 	want := "\n## Recommended for your task\n\n- `weather` (Weather): Tells the weather forecast of a city\n\n## All others\n\n- `calendar` (Calendar): Reads calendar events and meetings\n- `image-maker` (Images): Draws pictures from words\n- `long` (Long): one line " + strings.Repeat("x", 190) + "…\n"
 	if !strings.HasSuffix(got, want) || !strings.Contains(got, "USE_SKILL <slug>") {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got ending with %v, got with "USE_SKILL <slug>"`, got, want)
 	}
 	// A program that reads it must not have asked for a skill by that.
 	if call, ok := directive.ReadSkill(directive.Text{Body: got}); ok {
-		t.Errorf("%+v", call)
+		t.Errorf("%+v; want ok = false", call)
 	}
 	if got := skills.Manifest(nil, []skills.Skill{{"Bad Slug", "x", "x"}}); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = ""`, got)
 	}
 	var many []skills.Skill
 	for i := range skills.MaxListed + 7 {
 		many = append(many, skills.Skill{Slug: "s" + strings.Repeat("x", i%50) + string(rune('a'+i/50)), Name: "n"})
 	}
 	if got := skills.Manifest(nil, many); !strings.Contains(got, "- and 7 more") || strings.Count(got, "\n- `") != skills.MaxListed {
-		t.Errorf("%s", got)
+		t.Errorf("%s; want got with \"- and 7 more\", strings.Count(got, \"\\n- `\") = skills.MaxListed", got)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestSlugs(t *testing.T) {
 		// What is valid is what the directive's grammar takes.
 		call, ok := directive.ReadSkill(directive.Text{Body: "USE_SKILL " + slug})
 		if want && (!ok || call.Slug != slug) {
-			t.Errorf("%q: %+v", slug, call)
+			t.Errorf("%q: %+v; want not (want && (!ok || call.Slug != slug))", slug, call)
 		}
 	}
 }
@@ -81,21 +81,21 @@ func TestTheManual(t *testing.T) {
 		"Stay in /w", "do not push", "short message",
 	} {
 		if !strings.Contains(full, part) {
-			t.Errorf("%q is not in %s", part, full)
+			t.Errorf("%q is not in %s; want full with %v", part, full, part)
 		}
 	}
 	bare := skills.Essentials(skills.Situation{Workdir: "/w", Bridge: "http://127.0.0.1:7777", Self: "junctor"})
 	for _, part := range []string{"SKILL", "MCP", "pull request"} {
 		if strings.Contains(bare, part) {
-			t.Errorf("%q is in %s", part, bare)
+			t.Errorf("%q is in %s; want bare without %v", part, bare, part)
 		}
 	}
 	// It is not a directive itself, wherever it is repeated.
 	if call, ok := directive.ReadSkill(directive.Text{Body: full}); ok {
-		t.Errorf("%+v", call)
+		t.Errorf("%+v; want ok = false", call)
 	}
 	if l := len(full); l > 2_500 {
-		t.Errorf("%d bytes", l)
+		t.Errorf("%d bytes; want l at most 2_500", l)
 	}
 }
 
@@ -133,10 +133,10 @@ func TestWordsRecommend(t *testing.T) {
 	// What is known besides helps, by .05 a word and .15 at most, but only what fits already.
 	got = skills.Recommend(t.Context(), nil, task, "tells city tells city pictures", some)
 	if !slices.Equal(slugs(got), []string{"weather", "calendar"}) || math.Abs(got[0].Score-want-.1) > 1e-9 {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want slugs(got) = []string{"weather", "calendar"}, math.Abs(got[0].Score - want - .1) at most 1e-9`, got)
 	}
 	if got := skills.Recommend(t.Context(), nil, "of the and with", "weather", some); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want len(got) = 0", got)
 	}
 }
 
@@ -153,13 +153,13 @@ func TestAModelIsAskedWhereWordsAreUnsure(t *testing.T) {
 	m.asked = nil
 	if got := skills.Recommend(t.Context(), m, "weather tells forecast city", "", some); got[0].Slug != "weather" || got[0].Score < .999 ||
 		len(m.asked) != 0 {
-		t.Errorf("%+v, asked %v", got, m.asked)
+		t.Errorf(`%+v, asked %v; want got[0].Slug = "weather", got[0].Score at least .999, len(m.asked) = 0`, got, m.asked)
 	}
 	// What cannot be read leaves the words' order.
 	for _, bad := range []*model{{answer: "none"}, {answer: "] ["}, {answer: `[{"slug":1}]`}, {err: errors.New("gone")}} {
 		if got := skills.Recommend(t.Context(), bad, "weather forecast pictures", "", some); !slices.Equal(slugs(got),
 			[]string{"weather", "image-maker"}) {
-			t.Errorf("%+v: %+v", bad, got)
+			t.Errorf(`%+v: %+v; want slugs(got) = []string{"weather", "image-maker"}`, bad, got)
 		}
 	}
 	var many []skills.Skill
@@ -169,7 +169,7 @@ func TestAModelIsAskedWhereWordsAreUnsure(t *testing.T) {
 	m.answer, m.asked = "[]", nil
 	if got := skills.Recommend(t.Context(), m, "weather and rain", "", many); len(got) != skills.MaxRecommended ||
 		strings.Count(m.asked[0], "\n- s") != 10 {
-		t.Errorf("%d %v", len(got), m.asked)
+		t.Errorf(`%d %v; want len(got) = skills.MaxRecommended, strings.Count(m.asked[0], "\n- s") = 10`, len(got), m.asked)
 	}
 }
 
@@ -217,12 +217,13 @@ func TestAnAgentUsesASkill(t *testing.T) {
 		t.Fatalf(`b.Turn(t.Context(), "s1", 1, turn): asked = %v, want true; err = %v, want nil`, asked, err)
 	}
 	if !slices.Equal(src.used, []string{`task:s1 weather {"city":"Lisbon"}`}) {
-		t.Errorf("%q", src.used)
+		t.Errorf("%q; want src.used = []string{`task:s1 weather {\"city\":\"Lisbon\"}`}", src.used)
 	}
 	lines := strings.Split(keys.typed[0], "\n")
 	if len(lines) != 3 || lines[0] != "s1 [skill weather: ok]" || lines[2] != "[end of skill weather]" ||
 		len([]rune(lines[1])) != directive.MaxSkillResult {
-		t.Errorf("%q", keys.typed)
+		t.Errorf(`%q; want len(lines) = 3, lines[0] = "s1 [skill weather: ok]", lines[2] = "[end of skill weather]", `+
+			"len([]rune(lines[1])) = directive.MaxSkillResult", keys.typed)
 	}
 	// The same turn, received by another way; a turn without a directive.
 	for _, again := range []struct {
@@ -230,7 +231,7 @@ func TestAnAgentUsesASkill(t *testing.T) {
 		text directive.Text
 	}{{1, turn}, {2, said("Done. No skill was needed.")}, {3, said("```\nUSE_SKILL weather\n```")}} {
 		if asked, err := b.Turn(t.Context(), "s1", again.turn, again.text); asked || err != nil || len(keys.typed) != 1 {
-			t.Errorf("%v: %v %v", again, asked, err)
+			t.Errorf("%v: %v %v; want asked = false, no error, len(keys.typed) = 1", again, asked, err)
 		}
 	}
 	// A screen's text, as words; an error is told as one, without credentials.
@@ -241,7 +242,8 @@ func TestAnAgentUsesASkill(t *testing.T) {
 	}
 	if last := keys.typed[1]; !strings.HasPrefix(last, "s1 [skill weather: error]\nthe service is gone") || strings.Contains(last, "ghp_") ||
 		src.used[1] != "task:s1 weather in Lisbon" {
-		t.Errorf("%q %q", last, src.used)
+		t.Errorf(`%q %q; want last beginning with "s1 [skill weather: error]\nthe service is gone", last without "ghp_", `+
+			`src.used[1] = "task:s1 weather in Lisbon"`, last, src.used)
 	}
 	keys.err = errors.New("ended")
 	if asked, err := b.Turn(t.Context(), "s1", 5, said("USE_SKILL weather")); !asked || err == nil {
@@ -261,11 +263,12 @@ func TestOnlyWhatASessionWasGiven(t *testing.T) {
 	}
 	if len(src.used) != 0 || !strings.Contains(keys.typed[0], "[skill calendar: error]\nthis skill is not among yours, which are: weather") ||
 		!strings.Contains(keys.typed[1], "may use no skills") {
-		t.Errorf("%q %q", src.used, keys.typed)
+		t.Errorf(`%q %q; want len(src.used) = 0, keys.typed[0] with "[skill calendar: error]\nthis skill is not among yours, `+
+			`which are: weather", keys.typed[1] with "may use no skills"`, src.used, keys.typed)
 	}
 	b.Forget("s1")
 	if _, err := b.Turn(t.Context(), "s1", 2, said("USE_SKILL weather")); err != nil || len(src.used) != 0 {
-		t.Errorf("%q %v", src.used, err)
+		t.Errorf("%q %v; want no error, len(src.used) = 0", src.used, err)
 	}
 }
 
@@ -289,7 +292,8 @@ func TestATaskHasTenUsesForAllItsSessions(t *testing.T) {
 	refused := slices.DeleteFunc(slices.Clone(keys.typed), func(s string) bool { return strings.Contains(s, ": ok]") })
 	if len(src.used) != directive.MaxSkillCalls || len(keys.typed) != directive.MaxSkillCalls+1 || len(refused) != 1 ||
 		!strings.Contains(refused[0], "used up its skills") {
-		t.Errorf("%d used, %q", len(src.used), keys.typed)
+		t.Errorf("%d used, %q; want len(src.used) = directive.MaxSkillCalls, len(keys.typed) = directive.MaxSkillCalls + 1, "+
+			`len(refused) = 1, refused[0] with "used up its skills"`, len(src.used), keys.typed)
 	}
 	if asked, _ := b.Turn(t.Context(), "s1", 0, said("USE_SKILL weather")); asked {
 		t.Error("a turn that nobody answers is an end")
@@ -321,11 +325,12 @@ func FuzzTurn(f *testing.F) {
 		}
 		asked, err := b.Turn(t.Context(), "s", 1, text)
 		if err != nil || asked != (len(keys.typed) == 1) || len(src.used) > len(keys.typed) {
-			t.Errorf("%v %v %q", asked, err, keys.typed)
+			t.Errorf("%v %v %q; want no error, asked = (len(keys.typed) == 1), len(src.used) at most %v",
+				asked, err, keys.typed, len(keys.typed))
 		}
 		for _, s := range keys.typed {
 			if n := len([]rune(s)); n > directive.MaxSkillResult+200 {
-				t.Errorf("%d characters", n)
+				t.Errorf("%d characters; want n at most directive.MaxSkillResult + 200", n)
 			}
 		}
 	})

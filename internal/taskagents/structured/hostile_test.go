@@ -84,13 +84,14 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 				i := r.Info()
 				e := r.until(sessions.Failed, 1)
 				if i.Status != detect.Error || e.Kind != c.kind || !strings.Contains(e.Text, c.text) || i.Error != e.Text {
-					t.Errorf("it is %s, failed by %q: %q", i.Status, e.Kind, e.Text)
+					t.Errorf("it is %s, failed by %q: %q; want i.Status = detect.Error, e.Kind = %v, e.Text with %v, i.Error = %v",
+						i.Status, e.Kind, e.Text, c.kind, c.text, e.Text)
 				}
 				if strings.Contains(e.Text, "ghp_aB3") || strings.Contains(e.Text, "\x1b") {
-					t.Errorf("it told %q", e.Text)
+					t.Errorf(`it told %q; want e.Text without "ghp_aB3", e.Text without "\x1b"`, e.Text)
 				}
 				if cleaned != 1 {
-					t.Errorf("it was cleaned up %d times", cleaned)
+					t.Errorf("it was cleaned up %d times; want cleaned = 1", cleaned)
 				}
 				r.invariants()
 			})
@@ -109,7 +110,8 @@ func TestLinesThatMeanNothingAreCountedAndPassedOver(t *testing.T) {
 		c.say(`{"type":"control_request","request_id":"1","request":{"subtype":"hook_callback"}}`)
 		if both := c.receive(t) + c.receive(t); !strings.Contains(both, `"content":"go"`) ||
 			!strings.Contains(both, `"request_id":"1","subtype":"error"`) {
-			t.Errorf("it was told %s", both)
+			t.Errorf(`it was told %s; want both with "\"content\":\"go\"", both with "\"request_id\":\"1\",\"subtype\":\"error\""`,
+				both)
 		}
 		c.say(inited)
 		c.say(`{"type":"assistant","message":{"content":[{"type":"text","text":"half a \ud83d"}]}}`)
@@ -118,10 +120,10 @@ func TestLinesThatMeanNothingAreCountedAndPassedOver(t *testing.T) {
 	}, func(s *structured.Spec) { s.Task = "go" })
 	r.until(sessions.TaskComplete, 1)
 	if n := r.Counts(); n.Garbage != 2 || n.Unknown != 3 {
-		t.Errorf("it counted %+v", n)
+		t.Errorf("it counted %+v; want n.Garbage = 2, n.Unknown = 3", n)
 	}
 	if lines := strings.Join(r.Lines(10), "\n"); !strings.Contains(lines, "half a \uFFFD") {
-		t.Errorf("it shows %q", lines)
+		t.Errorf(`it shows %q; want lines with "half a \uFFFD"`, lines)
 	}
 }
 
@@ -142,10 +144,11 @@ func TestWhatIsShownIsBoundedAndPlain(t *testing.T) {
 	e := r.until(sessions.TaskComplete, 1)
 	lines := r.Lines(1_000_000)
 	if all := strings.Join(lines, "\n"); len(lines) > 1_001 || len(all) > 110_000 || strings.ContainsAny(all, "\x1b\x07") {
-		t.Errorf("it shows %d lines, %d bytes", len(lines), len(all))
+		t.Errorf(`it shows %d lines, %d bytes; want len(lines) at most 1_001, len(all) at most 110_000, all without any of "\x1b\x07"`,
+			len(lines), len(all))
 	}
 	if len(e.Text) > 1<<20 || len(e.Text) < 1<<19 {
-		t.Errorf("the turn ended with %d bytes", len(e.Text))
+		t.Errorf("the turn ended with %d bytes; want len(e.Text) at most 1 << 20, len(e.Text) at least 1 << 19", len(e.Text))
 	}
 }
 
@@ -159,7 +162,7 @@ func TestAStopIsForEverybody(t *testing.T) {
 		r.Stop(false)
 		<-r.Done()
 		if i := r.Info(); i.Status != detect.Stopped || i.ExitSignal != "SIGKILL" {
-			t.Errorf("it is %+v", i)
+			t.Errorf(`it is %+v; want i.Status = detect.Stopped, i.ExitSignal = "SIGKILL"`, i)
 		}
 		r.Stop(true)
 		r.invariants()
@@ -178,7 +181,7 @@ func TestWhatCannotBeStartedIsCleanedUp(t *testing.T) {
 			return nil, errors.New("no")
 		}}, structured.Spec{Spec: spec})
 		if err == nil || cleaned != 1 {
-			t.Errorf("%s: %v, and it was cleaned up %d times", name, err, cleaned)
+			t.Errorf("%s: %v, and it was cleaned up %d times; want an error, cleaned = 1", name, err, cleaned)
 		}
 	}
 }
@@ -192,9 +195,9 @@ func TestSigningInIsForPeople(t *testing.T) {
 		return c.wait()
 	})
 	if e := r.until(sessions.LoginRequired, 1); !strings.Contains(e.Text, "Authentication required") {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Text with "Authentication required"`, e)
 	}
 	if _, err := r.Send(context.Background(), "text", false); reason(err) != "agent_blocked" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "agent_blocked"`, err)
 	}
 }

@@ -70,36 +70,38 @@ func TestARecordedConversationIsHadAgain(t *testing.T) {
 			})
 			e := r.until(sessions.TaskComplete, 1)
 			if e.Text != reply || e.Source != "structured" {
-				t.Errorf("the turn ended with %q, by %s", e.Text, e.Source)
+				t.Errorf(`the turn ended with %q, by %s; want e.Text = %v, e.Source = "structured"`, e.Text, e.Source, reply)
 			}
 			if asked.Tool != c.tool || !json.Valid(asked.Input) || !strings.Contains(string(asked.Input), "hello.txt") {
-				t.Errorf("it asked for %s with %s", asked.Tool, asked.Input)
+				t.Errorf(`it asked for %s with %s; want asked.Tool = %v, json.Valid(asked.Input), string(asked.Input) with "hello.txt"`,
+					asked.Tool, asked.Input, c.tool)
 			}
 			if i := r.Info(); i.ResumeToken != c.token || i.Status != detect.Ready || i.Phase != detect.PhaseDone || i.Pid != 4711 {
-				t.Errorf("it is %+v", i)
+				t.Errorf("it is %+v; want i.ResumeToken = %v, i.Status = detect.Ready, i.Phase = detect.PhaseDone, i.Pid = 4711",
+					i, c.token)
 			}
 			u := r.Info().Usage
 			if u == nil {
 				u = &sessions.Usage{}
 			}
 			if u.In != c.in || u.Out != c.out || (u.USD > 0) != c.usd {
-				t.Errorf("it has used %+v", u)
+				t.Errorf("it has used %+v; want u.In = %v, u.Out = %v, (u.USD > 0) = %v", u, c.in, c.out, c.usd)
 			}
 			if n := r.Counts(); n.Garbage != 0 || n.Unknown != 0 || n.Lines == 0 {
-				t.Errorf("of its messages %+v", n)
+				t.Errorf("of its messages %+v; want n.Garbage = 0, n.Unknown = 0, n.Lines other than 0", n)
 			}
 			if lines := strings.Join(r.Lines(100), "\n"); !strings.Contains(lines, "> "+task) || !strings.Contains(lines, reply) {
-				t.Errorf("the console shows\n%s", lines)
+				t.Errorf("the console shows\n%s\nwant lines with \"> \" + task, lines with %v", lines, reply)
 			}
 			if c.name == programs.OpenCode { // it had us write the file
 				if data, err := os.ReadFile(filepath.Join(dir, "hello.txt")); err != nil || string(data) != "hello from the scripted model\n" {
-					t.Errorf("the file holds %q, %v", data, err)
+					t.Errorf(`the file holds %q, %v; want no error, string(data) = "hello from the scripted model\n"`, data, err)
 				}
 			}
 			r.Stop(false)
 			<-r.Done()
 			if i := r.Info(); i.Status != detect.Stopped || i.EndedAt.IsZero() {
-				t.Errorf("after its end it is %+v", i)
+				t.Errorf("after its end it is %+v; want i.Status = detect.Stopped, not i.EndedAt.IsZero()", i)
 			}
 			r.invariants()
 		})
@@ -135,16 +137,17 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 				})
 				b := r.until(sessions.BlockedNow, 1).To.Blocker
 				if b.Type != "permission" || len(b.Options) < 2 || b.Fingerprint == "" {
-					t.Errorf("it is blocked by %+v", b)
+					t.Errorf(`it is blocked by %+v; want b.Type = "permission", len(b.Options) at least 2, b.Fingerprint other than ""`,
+						b)
 				}
 				if _, err := r.Send(context.Background(), "more", false); err == nil || reason(err) != "agent_blocked" {
-					t.Errorf("a text meanwhile: %v", err)
+					t.Errorf(`a text meanwhile: %v; want an error, reason(err) = "agent_blocked"`, err)
 				}
 				if err := r.Choose(context.Background(), "another", label); reason(err) != "no_dialog" {
-					t.Errorf("another dialog was answered: %v", err)
+					t.Errorf(`another dialog was answered: %v; want reason(err) = "no_dialog"`, err)
 				}
 				if err := r.Choose(context.Background(), b.Fingerprint, "nothing like it"); reason(err) != "no_such_option" {
-					t.Errorf("an option that is not there was chosen: %v", err)
+					t.Errorf(`an option that is not there was chosen: %v; want reason(err) = "no_such_option"`, err)
 				}
 				if err := r.Choose(context.Background(), b.Fingerprint, label); err != nil {
 					t.Fatal(err)
@@ -153,7 +156,8 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 				words := strings.Join(r.words(), " ")
 				if !strings.HasPrefix(words, "starting ready busy") || !strings.Contains(words, "blocked:permission busy") ||
 					!strings.HasSuffix(words, "busy done") {
-					t.Errorf("it went through %s", words)
+					t.Errorf(`it went through %s; want words beginning with "starting ready busy", words with `+
+						`"blocked:permission busy", words ending with "busy done"`, words)
 				}
 				r.invariants()
 			})
@@ -188,7 +192,7 @@ func TestPresetsJudgeWhatAProgramAsks(t *testing.T) {
 				})
 
 				if d := <-said; d.Effect != want {
-					t.Errorf("it was judged %+v", d)
+					t.Errorf("it was judged %+v; want d.Effect = %v", d, want)
 				}
 			})
 		}

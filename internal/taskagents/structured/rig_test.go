@@ -66,7 +66,7 @@ func (c *child) receive(t *testing.T, words ...string) string {
 	}
 	for _, w := range words {
 		if !strings.Contains(line, w) {
-			t.Errorf("the program was told %.500s, without %s", line, w)
+			t.Errorf("the program was told %.500s, without %s; want line with %v", line, w, w)
 		}
 	}
 	return strings.TrimSpace(line)
@@ -188,7 +188,7 @@ func (r *rig) words() (list []string) {
 func (r *rig) went(want ...string) {
 	r.t.Helper()
 	if got := r.words(); !slices.Equal(got, want) {
-		r.t.Errorf("it went through %v, and should through %v", got, want)
+		r.t.Errorf("it went through %v, and should through %v; want got = %v", got, want, want)
 	}
 }
 
@@ -197,7 +197,7 @@ func (r *rig) send(text string) {
 	r.t.Helper()
 	outcome, err := r.Send(context.Background(), text, false)
 	if err != nil || outcome != sessions.Delivered {
-		r.t.Fatalf("sending %q: %s, %v", text, outcome, err)
+		r.t.Fatalf("sending %q: %s, %v; want no error, outcome = sessions.Delivered", text, outcome, err)
 	}
 }
 
@@ -212,11 +212,12 @@ func (r *rig) invariants() {
 			continue
 		}
 		if e.Seq != last+1 {
-			r.t.Errorf("event %d came after %d", e.Seq, last)
+			r.t.Errorf("event %d came after %d; want e.Seq = last + 1", e.Seq, last)
 		}
 		last = e.Seq
 		if e.Type == sessions.State && !detect.Allowed(e.From.State, e.To.State) {
-			r.t.Errorf("it moved from %s to %s", e.From.State, e.To.State)
+			r.t.Errorf("it moved from %s to %s; want not (e.Type == sessions.State && !detect.Allowed(e.From.State, e.To.State))",
+				e.From.State, e.To.State)
 		}
 	}
 }
@@ -271,7 +272,7 @@ func replay(t *testing.T, list *[]line, change func(string) string) part {
 				continue
 			}
 			if a, b := known(t, got), known(t, want); a != b {
-				t.Errorf("message %d is\n%s\nand should be\n%s", i, a, b)
+				t.Errorf("message %d is\n%s\nand should be\n%s\nwant a = %v", i, a, b, b)
 			}
 		}
 		return c.wait()

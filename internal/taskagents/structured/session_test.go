@@ -58,16 +58,16 @@ func TestTextsAreTurnsOneAfterTheOther(t *testing.T) {
 			r.send(fmt.Sprintf("text %d", i))
 		}
 		if e := r.until(sessions.TaskComplete, 3); e.Text != "done 2" {
-			t.Errorf("the last turn ended with %q", e.Text)
+			t.Errorf(`the last turn ended with %q; want e.Text = "done 2"`, e.Text)
 		}
 		r.went("starting", "ready", "busy", "done", "busy", "done", "busy", "done")
 		r.Stop(false)
 		<-r.Done()
 		if _, err := r.Send(context.Background(), "more", false); reason(err) != "session_ended" {
-			t.Errorf("after its end: %v", err)
+			t.Errorf(`after its end: %v; want reason(err) = "session_ended"`, err)
 		}
 		if err := r.Interrupt(context.Background()); reason(err) != "session_ended" {
-			t.Errorf("after its end: %v", err)
+			t.Errorf(`after its end: %v; want reason(err) = "session_ended"`, err)
 		}
 		r.invariants()
 	})
@@ -85,7 +85,7 @@ func TestABusyProgramGetsATextAtOnceWhereItsProtocolCan(t *testing.T) {
 		}, func(s *structured.Spec) { s.Task = "first" })
 		r.until(sessions.BusyNow, 1)
 		if outcome, err := r.Send(context.Background(), "second", true); outcome != sessions.Delivered || err != nil {
-			t.Errorf("%s, %v", outcome, err)
+			t.Errorf("%s, %v; want outcome = sessions.Delivered, no error", outcome, err)
 		}
 		r.until(sessions.TaskComplete, 1)
 	})
@@ -105,10 +105,10 @@ func TestMessagesThatWaitAreBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		if _, err := r.Send(ctx, "one more", false); reason(err) != "too_many_messages" {
-			t.Errorf("%v", err)
+			t.Errorf(`%v; want reason(err) = "too_many_messages"`, err)
 		}
 		if n := r.Info().Queued; n != sessions.MaxQueued {
-			t.Errorf("%d wait", n)
+			t.Errorf("%d wait; want n = sessions.MaxQueued", n)
 		}
 		cancel()
 		for text, code := range map[string]capability.Code{
@@ -116,7 +116,7 @@ func TestMessagesThatWaitAreBounded(t *testing.T) {
 			strings.Repeat("x", sessions.MaxMessage+1): capability.CodeTooLarge,
 		} {
 			if _, err := r.Send(context.Background(), text, false); err == nil || capability.AsError(err).Code != code {
-				t.Errorf("a text of %d bytes: %v", len(text), err)
+				t.Errorf("a text of %d bytes: %v; want an error, capability.AsError(err).Code = %v", len(text), err, code)
 			}
 		}
 	})
@@ -132,7 +132,7 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 			})
 			outcome, err := r.Send(context.Background(), "text", false)
 			if outcome != sessions.NotSent || reason(err) != "submit_failed" {
-				t.Errorf("%s, %v", outcome, err)
+				t.Errorf(`%s, %v; want outcome = sessions.NotSent, reason(err) = "submit_failed"`, outcome, err)
 			}
 			r.until(sessions.SubmitFailed, 1)
 			r.went("starting", "ready", "busy", "failed:submit")
@@ -150,7 +150,7 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 			return c.wait()
 		})
 		if _, err := r.Send(context.Background(), "text", false); reason(err) != "submit_failed" || !strings.Contains(err.Error(), "too long") {
-			t.Errorf("%v", err)
+			t.Errorf(`%v; want reason(err) = "submit_failed", err.Error() with "too long"`, err)
 		}
 	})
 }
@@ -174,11 +174,11 @@ func TestATurnIsInterrupted(t *testing.T) {
 		}
 		r.went("starting", "ready", "busy", "blocked:permission", "busy", "ready:interrupted")
 		if err := r.Interrupt(context.Background()); reason(err) != "no_turn" {
-			t.Errorf("without a turn: %v", err)
+			t.Errorf(`without a turn: %v; want reason(err) = "no_turn"`, err)
 		}
 		r.send("again")
 		if err := r.Interrupt(context.Background()); reason(err) != "interrupt_ignored" {
-			t.Errorf("of a program that goes on: %v", err)
+			t.Errorf(`of a program that goes on: %v; want reason(err) = "interrupt_ignored"`, err)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestAConversationIsTakenUpAgain(t *testing.T) {
 		}, resume)
 		r.until(sessions.ReadyAgain, 1)
 		if token := r.Info().ResumeToken; token != "s1" {
-			t.Errorf("it is %q", token)
+			t.Errorf(`it is %q; want token = "s1"`, token)
 		}
 	})
 	t.Run("codex", func(t *testing.T) {
@@ -205,14 +205,14 @@ func TestAConversationIsTakenUpAgain(t *testing.T) {
 			return c.wait()
 		}, resume)
 		if e := r.until(sessions.Failed, 1); e.Kind != "refused" || !strings.Contains(e.Text, "no rollout found") {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v; want e.Kind = "refused", e.Text with "no rollout found"`, e)
 		}
 	})
 	t.Run("acp", func(t *testing.T) {
 		r := start(t, programs.Gemini, func(c *child) process.Exit { greet(t, c); return c.wait() }, resume)
 		r.until(sessions.ReadyAgain, 1)
 		if lines := r.Lines(10); len(lines) != 0 || r.Info().ResumeToken != "s1" {
-			t.Errorf("of the earlier conversation it shows %q", lines)
+			t.Errorf(`of the earlier conversation it shows %q; want len(lines) = 0, r.Info().ResumeToken = "s1"`, lines)
 		}
 	})
 }
@@ -260,13 +260,13 @@ func TestFilesAreThoseOfTheWorkingDirectory(t *testing.T) {
 	<-done
 	<-r.Done()
 	if data, err := os.ReadFile(dir + "/sub/new.txt"); err != nil || string(data) != "new" {
-		t.Errorf("the file that was written holds %q, %v", data, err)
+		t.Errorf(`the file that was written holds %q, %v; want no error, string(data) = "new"`, data, err)
 	}
 	if list, _ := os.ReadDir(outside); len(list) != 1 {
-		t.Errorf("outside there are %v", list)
+		t.Errorf("outside there are %v; want len(list) = 1", list)
 	}
 	if i := r.Info(); i.Status != detect.Stopped {
-		t.Errorf("it is %+v", i)
+		t.Errorf("it is %+v; want i.Status = detect.Stopped", i)
 	}
 }
 
@@ -281,12 +281,12 @@ func TestAProgramThatStandsStillIsTold(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		synctest.Wait()
 		if w := len(filter(r, sessions.Wedged)); w != 0 {
-			t.Error("it was told too early")
+			t.Errorf("it was told too early; got w = %v; want w = 0", w)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if w := len(filter(r, sessions.Wedged)); w != 1 {
-			t.Errorf("it was told %d times", w)
+			t.Errorf("it was told %d times; want w = 1", w)
 		}
 	})
 }
@@ -319,6 +319,6 @@ func TestWhatAPresetRefusesIsNotWrittenEither(t *testing.T) {
 	})
 	<-done
 	if list, _ := os.ReadDir(dir); len(list) != 0 {
-		t.Errorf("there are %v", list)
+		t.Errorf("there are %v; want len(list) = 0", list)
 	}
 }

@@ -28,7 +28,7 @@ func recordings(t testing.TB) []recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/casts/*.cast")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d recordings: %v", len(files), err)
+		t.Fatalf("%d recordings: %v; want no error, len(files) other than 0", len(files), err)
 	}
 	var out []recording
 	for _, name := range files {
@@ -141,7 +141,7 @@ func TestWhereBytesAreCutDoesNotMatter(t *testing.T) {
 					rest = rest[n:]
 				}
 				if diff := cmp.Diff(want, picture(s)); diff != "" {
-					t.Errorf("cut every 1 to %d bytes (-whole +cut):\n%s", longest, diff)
+					t.Errorf("cut every 1 to %d bytes (-whole +cut):\n%s\nwant diff = \"\"", longest, diff)
 				}
 			}
 		})
@@ -153,18 +153,23 @@ func check(t testing.TB, s *Screen) {
 	t.Helper()
 	x, y, _ := s.Cursor()
 	if x < 0 || x >= s.cols || y < 0 || y >= s.rows || s.top < 0 || s.bottom >= s.rows || s.top > s.bottom {
-		t.Fatalf("cursor %d,%d region %d-%d on a screen of %d×%d", x, y, s.top, s.bottom, s.cols, s.rows)
+		t.Fatalf("cursor %d,%d region %d-%d on a screen of %d×%d; want x at least 0, x less than %v, y at least 0, y less than "+
+			"%v, s.top at least 0, s.bottom less than %v, s.top at most %v", x, y, s.top, s.bottom, s.cols, s.rows, s.cols, s.rows,
+			s.rows, s.bottom)
 	}
 	if s.cursor.origin && (y < s.top || y > s.bottom) {
-		t.Fatalf("cursor in row %d is outside the region %d-%d it counts from", y, s.top, s.bottom)
+		t.Fatalf("cursor in row %d is outside the region %d-%d it counts from; want not (s.cursor.origin && (y < s.top || y > s.bottom))",
+			y, s.top, s.bottom)
 	}
 	if len(s.title) > MaxTitle || len(s.str) > MaxSequence || len(s.scrolled.lines) > MaxScrollback || len(s.tabs) != s.cols {
-		t.Fatalf("a bound is broken: title %d, sequence %d, scrolled back %d, tabs %d", len(s.title), len(s.str), len(s.scrolled.lines),
-			len(s.tabs))
+		t.Fatalf("a bound is broken: title %d, sequence %d, scrolled back %d, tabs %d; want len(s.title) at most %v, len(s.str) "+
+			"at most %v, len(s.scrolled.lines) at most %v, len(s.tabs) = %v", len(s.title), len(s.str), len(s.scrolled.lines),
+			len(s.tabs), MaxTitle, MaxSequence, MaxScrollback, s.cols)
 	}
 	for _, g := range []*grid{&s.main, &s.alt} {
 		if len(g.lines) != s.rows || g.saved.x >= s.cols || g.saved.y >= s.rows {
-			t.Fatalf("%d lines, saved cursor %d,%d", len(g.lines), g.saved.x, g.saved.y)
+			t.Fatalf("%d lines, saved cursor %d,%d; want len(g.lines) = %v, g.saved.x less than %v, g.saved.y less than %v",
+				len(g.lines), g.saved.x, g.saved.y, s.rows, s.cols, s.rows)
 		}
 		seen := make(map[*line]bool)
 		for y, l := range g.lines {

@@ -77,10 +77,11 @@ func FuzzScreen(f *testing.F) {
 			rest = rest[n:]
 		}
 		if a, b := picture(whole), picture(cut); a != b {
-			t.Fatalf("%q in one piece:\n%s\nin pieces:\n%s", stream, a, b)
+			t.Fatalf("%q in one piece:\n%s\nin pieces:\n%s\nwant a = %v", stream, a, b, b)
 		}
 		if got.String() != want.String() {
-			t.Fatalf("%q is answered %q in one piece, %q in pieces", stream, want.String(), got.String())
+			t.Fatalf("%q is answered %q in one piece, %q in pieces; want got.String() = want.String()",
+				stream, want.String(), got.String())
 		}
 		whole.Resize(1+random.IntN(30), 1+random.IntN(10))
 		check(t, whole)

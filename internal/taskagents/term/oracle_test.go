@@ -63,10 +63,11 @@ func compare(t *testing.T, cols, rows int, stream []byte) {
 	check(t, s)
 	text, x, y := oracle(cols, rows, stream)
 	if diff := cmp.Diff(text, s.Text()); diff != "" {
-		t.Errorf("after …%q the screens differ (-other +ours):\n%s", stream[max(0, len(stream)-300):], diff)
+		t.Errorf("after …%q the screens differ (-other +ours):\n%s\nwant diff = \"\"", stream[max(0, len(stream)-300):], diff)
 	}
 	if x != s.cursor.x || y != s.cursor.y {
-		t.Errorf("after …%q the cursor is at %d,%d, of the other at %d,%d", stream[max(0, len(stream)-300):], s.cursor.x, s.cursor.y, x, y)
+		t.Errorf("after …%q the cursor is at %d,%d, of the other at %d,%d; want x = %v, y = %v",
+			stream[max(0, len(stream)-300):], s.cursor.x, s.cursor.y, x, y, s.cursor.x, s.cursor.y)
 	}
 }
 

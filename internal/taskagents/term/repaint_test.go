@@ -53,21 +53,23 @@ func same(t *testing.T, want, got *Screen) {
 		}
 	}
 	if want.Title() != got.Title() || want.Alternate() != got.Alternate() || want.cursor.look != got.cursor.look {
-		t.Fatalf("%q %q, %v %v, %+v %+v", want.Title(), got.Title(), want.Alternate(), got.Alternate(), want.cursor.look, got.cursor.look)
+		t.Fatalf("%q %q, %v %v, %+v %+v; want want.Title() = got.Title(), want.Alternate() = got.Alternate(), want.cursor.look = %v",
+			want.Title(), got.Title(), want.Alternate(), got.Alternate(), want.cursor.look, got.cursor.look, got.cursor.look)
 	}
 	for _, n := range modesKept() {
 		if want.Mode(n) != got.Mode(n) {
-			t.Fatalf("mode %d is %v", n, got.Mode(n))
+			t.Fatalf("mode %d is %v; want want.Mode(n) = got.Mode(n)", n, got.Mode(n))
 		}
 	}
 	wx, wy, wv := want.Cursor()
 	if gx, gy, gv := got.Cursor(); wx != gx || wy != gy || wv != gv {
-		t.Fatalf("the cursor is at %d,%d %v, not %d,%d %v", gx, gy, gv, wx, wy, wv)
+		t.Fatalf("the cursor is at %d,%d %v, not %d,%d %v; want wx = %v, wy = %v, wv = %v", gx, gy, gv, wx, wy, wv, gx, gy, gv)
 	}
 	for y := range want.Rows() {
 		for x, c := range want.grid.lines[y].cells {
 			if g := got.grid.lines[y].cells[x]; g.look != c.look && (c.r != 0 || c.part != whole) {
-				t.Fatalf("%d,%d %q is drawn as %+v, not %+v", x, y, c.r, g.look, c.look)
+				t.Fatalf("%d,%d %q is drawn as %+v, not %+v; want not (g.look != c.look && (c.r != 0 || c.part != whole))",
+					x, y, c.r, g.look, c.look)
 			}
 		}
 	}

@@ -194,15 +194,15 @@ func TestModesAreKept(t *testing.T) {
 		set := "\x1b[?" + strings.Replace("N;5000h", "N", strconv.Itoa(n), 1)
 		s.Write([]byte(set))
 		if !s.Mode(n) || s.Mode(5000) || s.Mode(-1) {
-			t.Errorf("mode %d is not set by %q", n, set)
+			t.Errorf("mode %d is not set by %q; want s.Mode(n), not s.Mode(5000), not s.Mode(-1)", n, set)
 		}
 		s.Write([]byte(strings.Replace(set, "h", "l", 1)))
 		if s.Mode(n) {
-			t.Errorf("mode %d stays", n)
+			t.Errorf("mode %d stays; want not s.Mode(n)", n)
 		}
 		s.Write([]byte(set + "\x1bc"))
 		if s.Mode(n) != (n == 25) {
-			t.Errorf("mode %d after a reset: %t", n, s.Mode(n))
+			t.Errorf("mode %d after a reset: %t; want s.Mode(n) = (n == 25)", n, s.Mode(n))
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestSynchronisedUpdatesAndTheCursorAreSeen(t *testing.T) {
 	}
 	s.Write([]byte("\x1b[?2026h\x1b[?25lab"))
 	if x, y, visible := s.Cursor(); x != 2 || y != 0 || visible || !s.Updating() {
-		t.Errorf("cursor %d,%d visible %t, updating %t", x, y, visible, s.Updating())
+		t.Errorf("cursor %d,%d visible %t, updating %t; want x = 2, y = 0, visible = false, s.Updating()", x, y, visible, s.Updating())
 	}
 	s.Write([]byte("\x1b[?2026l\x1b[?25h\x1b[?1049h"))
 	if _, _, visible := s.Cursor(); !visible || s.Updating() || !s.Alternate() {
@@ -255,13 +255,14 @@ func TestAttributesAreKept(t *testing.T) {
 			t.Errorf("SGR %s: %08b, want %08b", c.sgr, got, c.want)
 		}
 		if got := s.Inverse(0); got != (c.want&Reverse != 0) {
-			t.Errorf("SGR %s: the row is inverse %t", c.sgr, got)
+			t.Errorf("SGR %s: the row is inverse %t; want got = (c.want&Reverse != 0)", c.sgr, got)
 		}
 	}
 	s := New(10, 4)
 	s.Write([]byte("\x1b[7m "))
 	if s.Inverse(0) || s.Inverse(-1) || s.Inverse(4) || s.Attr(10, 0) != 0 {
-		t.Error("a blank or nothing is text in reverse video")
+		t.Error("a blank or nothing is text in reverse video; want not s.Inverse(0), not s.Inverse(-1), not s.Inverse(4), " +
+			"s.Attr(10, 0) = 0")
 	}
 }
 
@@ -316,7 +317,8 @@ func TestResizeKeepsTheTextItCan(t *testing.T) {
 			s.Resize(c.cols, c.rows)
 			check(t, s)
 			if s.Cols() != min(max(c.cols, 1), MaxSize) || s.Rows() != min(max(c.rows, 1), MaxSize) {
-				t.Errorf("it has %d×%d", s.Cols(), s.Rows())
+				t.Errorf("it has %d×%d; want s.Cols() = min(max(c.cols, 1), MaxSize), s.Rows() = min(max(c.rows, 1), MaxSize)",
+					s.Cols(), s.Rows())
 			}
 			if diff := cmp.Diff(c.want, s.Text()); diff != "" {
 				t.Errorf("shows (-want +got):\n%s", diff)
@@ -363,6 +365,6 @@ func TestChangesAreCounted(t *testing.T) {
 	}
 	before := s.Changes()
 	if s.Resize(20, 4); s.Changes() == before {
-		t.Error("another size is not a change")
+		t.Errorf("another size is not a change; want s.Changes() other than %v", before)
 	}
 }

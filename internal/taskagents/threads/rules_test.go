@@ -65,7 +65,7 @@ func TestAThreadFollowsItsSessionsInTheOrderOfTheSpec(t *testing.T) {
 	} {
 		th := row.Thread{Status: one.was, Metadata: row.WithMeta(nil, row.ControlState, one.control)}
 		if got := Status(th, sessionsOf(one.sessions)); got != one.want {
-			t.Errorf("%s: %s, not %s", one.name, got, one.want)
+			t.Errorf("%s: %s, not %s; want got = %v", one.name, got, one.want, one.want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestEveryThreadStatusIsATaskState(t *testing.T) {
 	}
 	for status, state := range want {
 		if got, ok := TaskState(row.Thread{Status: status}); got != state || !ok || !status.Valid() {
-			t.Errorf("%s: %s %v", status, got, ok)
+			t.Errorf("%s: %s %v; want got = %v, ok = true, status.Valid()", status, got, ok, state)
 		}
 	}
 	if got, ok := TaskState(row.Thread{Status: row.ThreadArchived}); ok {
@@ -164,7 +164,7 @@ func TestNodesFollowTheirSessionsAndDependencies(t *testing.T) {
 			got = append(got, string(n.Status))
 		}
 		if s := strings.Join(got, " "); s != one.want {
-			t.Errorf("%s: %s, not %s", one.name, s, one.want)
+			t.Errorf("%s: %s, not %s; want s = %v", one.name, s, one.want, one.want)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestAThreadIsOfTheKindOfItsWords(t *testing.T) {
 		"research/plan": row.Mixed,
 	} {
 		if got := KindOf(request); got != want {
-			t.Errorf("%q: %s, not %s", request, got, want)
+			t.Errorf("%q: %s, not %s; want got = %v", request, got, want, want)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestPlansThatGoInACircle(t *testing.T) {
 			parts = append(parts, p)
 		}
 		if got := circular(parts); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: %v; want got = %v", text, got, want)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestPiecesBecomeRowsThatFit(t *testing.T) {
 	for _, r := range rows {
 		all.WriteString(r.Content)
 		if len(r.Content) > row.MaxText || row.Text(r.Content) != r.Content {
-			t.Errorf("%d bytes", len(r.Content))
+			t.Errorf("%d bytes; want len(r.Content) at most row.MaxText, row.Text(r.Content) = %v", len(r.Content), r.Content)
 		}
 	}
 	if all.String() != "a"+long || len(rows) != 4 {
@@ -226,7 +226,7 @@ func TestPiecesBecomeRowsThatFit(t *testing.T) {
 		ids[i] = r.ID
 	}
 	if slices.Sort(ids); len(slices.Compact(ids)) != len(rows) {
-		t.Error("ids repeat")
+		t.Errorf("ids repeat; want len(slices.Compact(ids)) = %v", len(rows))
 	}
 	if diff := cmp.Diff([]row.TranscriptItem(nil), rowsOf([]Piece{{Direction: row.Keys}}, at)); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
@@ -240,6 +240,6 @@ func TestSearchLooksAtValues(t *testing.T) {
 		Metadata: []byte(`{"Key":"D","l":[["\u00c9"],1.5,true,null,{"x":"F"}]}`),
 	})
 	if got != "a\nb\nc\nd\né\n1.5\nf\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "a\nb\nc\nd\né\n1.5\nf\n"`, got)
 	}
 }

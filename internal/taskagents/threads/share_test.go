@@ -46,10 +46,10 @@ func TestAddressesAreFoundInProse(t *testing.T) {
 			got = append(got, string(t.Kind)+" "+t.URI)
 		}
 		if s := strings.Join(got, "|"); s != want {
-			t.Errorf("%.60q: %s, not %s", text, s, want)
+			t.Errorf("%.60q: %s, not %s; want s = %v", text, s, want, want)
 		}
 		if len(found) != len(targets) {
-			t.Errorf("%.60q: %d found of %d", text, len(found), len(targets))
+			t.Errorf("%.60q: %d found of %d; want len(found) = %v", text, len(found), len(targets), len(targets))
 		}
 	}
 }
@@ -95,14 +95,14 @@ func TestPathsOutsideAreNeverOffered(t *testing.T) {
 				got = targets[0].Path
 			}
 			if got != want || got != "" && targets[0].Kind != kind {
-				t.Errorf("%q as %s: %q, not %q", path, kind, got, want)
+				t.Errorf(`%q as %s: %q, not %q; want got = %v, not (got != "" && targets[0].Kind != kind)`, path, kind, got, want, want)
 			}
 		}
 	}
 	for _, path := range []string{"work", "../secret", "./root", "/\x00"} {
 		if targets, _ := FindTargets(row.Thread{}, []row.Artifact{{ID: "a", Path: path}}, nil,
 			ShareRoots{Allowed: []string{"/"}, Resolve: filepath.EvalSymlinks}); len(targets) > 0 {
-			t.Errorf("%q: %+v", path, targets)
+			t.Errorf("%q: %+v; want len(targets) at most 0", path, targets)
 		}
 	}
 }
@@ -130,7 +130,8 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if len(found) != 3 || found[0].SessionID != "s2" || found[0].ThreadID != "t" || targets[0].Title != "f" || targets[4].Title != "one" {
-		t.Errorf("%+v", found)
+		t.Errorf(`%+v; want len(found) = 3, found[0].SessionID = "s2", found[0].ThreadID = "t", targets[0].Title = "f", `+
+			`targets[4].Title = "one"`, found)
 	}
 	// What was recorded is not found again, has the same id, and keeps its kind.
 	more, again := FindTargets(thread, append(artifacts, found...), sessions, roots)
@@ -145,7 +146,7 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if _, third := FindTargets(thread, artifacts, sessions, roots); third[0].ID != found[0].ID {
-		t.Error("the id of a find changes")
+		t.Error("the id of a find changes; want third[0].ID = found[0].ID")
 	}
 }
 
@@ -178,7 +179,7 @@ func FuzzFind(f *testing.F) {
 			[]row.Session{{SessionID: "s", CompletionSummary: text, Workdir: path}}, roots)
 		for _, x := range targets {
 			if x.Path != "" && x.Path != "/w" && !strings.HasPrefix(x.Path, "/w/") {
-				t.Errorf("outside: %q", x.Path)
+				t.Errorf(`outside: %q; want not (x.Path != "" && x.Path != "/w" && !strings.HasPrefix(x.Path, "/w/"))`, x.Path)
 			}
 			if x.URI != "" && !strings.HasPrefix(x.URI, "http://") && !strings.HasPrefix(x.URI, "https://") {
 				t.Errorf("no address: %q", x.URI)

@@ -59,7 +59,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		for ability, want := range map[verbs.Ability]bool{verbs.Create: c.create, verbs.Interact: c.interact} {
 			err := p.Check(c.who, ability)
 			if (err == nil) != want {
-				t.Errorf("%s: %s: %v", name, ability, err)
+				t.Errorf("%s: %s: %v; want (err == nil) = %v", name, ability, err, want)
 			}
 			if err != nil && (capability.CodeOf(err) != capability.CodeDenied || capability.AsError(err).Reason != "forbidden") {
 				t.Errorf("%s: %#v", name, err)
@@ -67,7 +67,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		}
 	}
 	if err := (verbs.Policy{}).Check(who(agent, "USER", "discord"), verbs.Create); err == nil {
-		t.Error("the zero policy is not the default")
+		t.Error("the zero policy is not the default; want an error")
 	}
 }
 
@@ -83,7 +83,7 @@ func FuzzPolicy(f *testing.F) {
 			for _, role := range []string{"GUEST", "USER", "ADMIN", "OWNER"} {
 				now := p.Check(who(capability.RoleAgent, role, connector), a) == nil
 				if may && !now {
-					t.Errorf("%s may not what a lesser one may: %s", role, strings.ToValidUTF8(policy, "?"))
+					t.Errorf("%s may not what a lesser one may: %s; want not (may && !now)", role, strings.ToValidUTF8(policy, "?"))
 				}
 				may = now
 			}

@@ -24,12 +24,13 @@ func TestTellingAnAgent(t *testing.T) {
 	// The conversation's own, not the newest.
 	_, data := r.ok(call(""), "TELL_CODING_AGENT", `{"input":"hello"}`)
 	if data["sessionId"] != r.fleet.infos[0].ID || data["outcome"] != "delivered" || r.fleet.typed[0] != "hello" {
-		t.Errorf("%v %v", data, r.fleet.typed)
+		t.Errorf(`%v %v; want data["sessionId"] = r.fleet.infos[0].ID, data["outcome"] = "delivered", r.fleet.typed[0] = "hello"`,
+			data, r.fleet.typed)
 	}
 	// Who was in no conversation means the newest.
 	_, data = r.ok(verbs.Call{By: agent}, "SEND_TO_AGENT", `{"keys":["down","enter"]}`)
 	if data["sessionId"] != r.fleet.infos[1].ID || r.fleet.typed[1] != "[down enter]" {
-		t.Errorf("%v %v", data, r.fleet.typed)
+		t.Errorf(`%v %v; want data["sessionId"] = r.fleet.infos[1].ID, r.fleet.typed[1] = "[down enter]"`, data, r.fleet.typed)
 	}
 	r.fails(call(""), "SEND_TO_AGENT", `{"keys":"nokey"}`, "UNKNOWN_KEY")
 	// A task is one of its own.
@@ -37,7 +38,8 @@ func TestTellingAnAgent(t *testing.T) {
 	s, err := r.registry.Session(t.Context(), r.fleet.infos[0].ID)
 	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || len(r.fleet.typed) != 3 ||
 		r.fleet.typed[2] != "now write tests" {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf(`%+v %v; want no error, s.ThreadID = data["threadId"], s.Label = "tests", s.OriginalTask = "now write tests", `+
+			`len(r.fleet.typed) = 3, r.fleet.typed[2] = "now write tests"`, s, err)
 	}
 	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
 	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"`+r.fleet.infos[0].ID+`","input":"hello"}`, verbs.SessionNotFound)
@@ -70,19 +72,20 @@ func TestAnAgentThatAsksIsAnswered(t *testing.T) {
 		if c.label == "" {
 			got, data := r.fails(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`, verbs.AgentBlocked)
 			if data["dialog"].(map[string]any)["fingerprint"] != "f" || !strings.Contains(got.Text, "No, tell me") || len(r.fleet.typed) != 0 {
-				t.Errorf("%q: %+v %v", c.input, got, r.fleet.typed)
+				t.Errorf(`%q: %+v %v; want data["dialog"].(map[string]any)["fingerprint"] = "f", got.Text with "No, tell me", `+
+					"len(r.fleet.typed) = 0", c.input, got, r.fleet.typed)
 			}
 			continue
 		}
 		r.ok(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`)
 		if !slices.Equal(r.fleet.typed, []string{"choose f " + c.label}) {
-			t.Errorf("%q: %q", c.input, r.fleet.typed)
+			t.Errorf(`%q: %q; want r.fleet.typed = []string{"choose f " + c.label}`, c.input, r.fleet.typed)
 		}
 	}
 	got, data := r.ok(call(""), "LIST_AGENTS", `{}`)
 	if s := data["sessions"].([]any)[0].(map[string]any); s["status"] != "blocked" || s["dialog"] == nil ||
 		!strings.Contains(got.Text, "it asks: May I write x?") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want s["status"] = "blocked", s["dialog"] not nil, got.Text with "it asks: May I write x?"`, got)
 	}
 }
 
@@ -110,14 +113,14 @@ func TestNobodyFindsWhatOthersBegan(t *testing.T) {
 	}
 	_, data := r.ok(other, "LIST_AGENTS", `{}`)
 	if len(data["sessions"].([]any)) != 0 || len(data["tasks"].([]any)) != 0 {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want len(data["sessions"].([]any)) = 0, len(data["tasks"].([]any)) = 0`, data)
 	}
 	if got, _ := r.ok(other, "TASK_HISTORY", `{"metric":"count"}`); strings.Contains(got.Text, "1") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text without "1"`, got)
 	}
 	operator := verbs.Call{By: capability.Principal{ID: "operator:o", Role: capability.RoleOperator}}
 	if _, data := r.ok(operator, "LIST_AGENTS", `{}`); len(data["sessions"].([]any)) != 1 {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want len(data["sessions"].([]any)) = 1`, data)
 	}
 }
 
@@ -127,7 +130,8 @@ func TestWhoIsAtWork(t *testing.T) {
 	got, data := r.ok(call(""), "LIST_AGENTS", ``)
 	if got.Text != "No agent is running." || len(data["sessions"].([]any)) != 0 ||
 		data["preferredTaskAgent"].(map[string]any)["id"] != "codex" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text = "No agent is running.", len(data["sessions"].([]any)) = 0, `+
+			`data["preferredTaskAgent"].(map[string]any)["id"] = "codex"`, got)
 	}
 	r.fails(call(""), "STOP_AGENT", `{}`, verbs.NoSession)
 	r.fails(call(""), "STOP_AGENT", `{"all":true}`, verbs.NoSession)
@@ -148,22 +152,23 @@ func TestWhoIsAtWork(t *testing.T) {
 		one := s.(map[string]any)
 		states = append(states, one["status"].(string))
 		if one["resumeToken"] != nil || one["metadata"] != nil {
-			t.Errorf("%v", one)
+			t.Errorf(`%v; want one["resumeToken"] = nil, one["metadata"] = nil`, one)
 		}
 	}
 	if !slices.Equal(states, []string{"idle", "working", "starting"}) || len(data["tasks"].([]any)) != 1 ||
 		len(data["pendingConfirmations"].([]any)) != 1 || !strings.Contains(got.Text, "- write y: codex, working, in ") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want states = []string{"idle", "working", "starting"}, len(data["tasks"].([]any)) = 1, `+
+			`len(data["pendingConfirmations"].([]any)) = 1, got.Text with "- write y: codex, working, in "`, got)
 	}
 	_, data = r.ok(call(""), "CANCEL_AGENT", `{}`)
 	if data["sessionId"] != r.fleet.infos[2].ID || r.fleet.infos[2].Status != detect.Stopped {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want data["sessionId"] = r.fleet.infos[2].ID, r.fleet.infos[2].Status = detect.Stopped`, data)
 	}
 	if _, data = r.ok(call(""), "STOP_AGENT", `{"sessionId":"`+r.fleet.infos[2].ID+`"}`); len(data["stopped"].([]any)) != 0 {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want len(data["stopped"].([]any)) = 0`, data)
 	}
 	if _, data = r.ok(call(""), "STOP_AGENT", `{"all":true}`); len(data["stopped"].([]any)) != 2 {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want len(data["stopped"].([]any)) = 2`, data)
 	}
 }
 
@@ -181,7 +186,7 @@ func TestEveryNameIsOneVerbs(t *testing.T) {
 					continue
 				}
 				if got, _, ok := verbs.Lookup(spelled); !ok || got.Name != row.Name {
-					t.Errorf("%q: %s", spelled, got.Name)
+					t.Errorf("%q: %s; want ok = true, got.Name = %v", spelled, got.Name, row.Name)
 				}
 			}
 		}
@@ -190,7 +195,7 @@ func TestEveryNameIsOneVerbs(t *testing.T) {
 		t.Error("MAKE_COFFEE")
 	}
 	if len(seen) != 11*2+70 {
-		t.Errorf("%d names", len(seen))
+		t.Errorf("%d names; want len(seen) = 11*2 + 70", len(seen))
 	}
 }
 
@@ -203,11 +208,11 @@ func TestTheAccessPolicyComesFirst(t *testing.T) {
 		r.fails(guest, string(row.Name), `{}`, verbs.Forbidden)
 		_, err := r.service.Run(t.Context(), user, string(row.Name), nil)
 		if forbidden := err != nil && capability.AsError(err).Reason == "forbidden"; forbidden != (row.Ability == verbs.Create) {
-			t.Errorf("%s: %v", row.Name, err)
+			t.Errorf("%s: %v; want forbidden = (row.Ability == verbs.Create)", row.Name, err)
 		}
 	}
 	if _, err := r.service.Run(t.Context(), guest, "MAKE_COFFEE", nil); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 }
 
@@ -241,14 +246,14 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 		"Preferred program: codex", "big enough",
 	} {
 		if !strings.Contains(text, part) {
-			t.Errorf("%q is not in\n%s", part, text)
+			t.Errorf("%q is not in\n%s\nwant text with %v", part, text, part)
 		}
 	}
 	if text, err = r.service.Examples(t.Context(), agent); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
-		t.Errorf("%s %v", text, err)
+		t.Errorf(`%s %v; want no error, text with "\"agentType\": \"codex\""`, text, err)
 	}
 	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil ||
 		!strings.Contains(text, "No agent is at work") {
-		t.Errorf("%s %v", text, err)
+		t.Errorf(`%s %v; want no error, text with "No agent is at work"`, text, err)
 	}
 }

@@ -41,13 +41,14 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 	}
 	agent, err := compile.New(c).Compile(&capability.Context{}), error(nil)
 	if err != nil || agent.Len() != 11 {
-		t.Fatalf("%d actions, %v", agent.Len(), err)
+		t.Fatalf("%d actions, %v; want no error, agent.Len() = 11", agent.Len(), err)
 	}
 	index := new(search.Index)
 	for _, row := range verbs.Table() {
 		registered, ok := actions.Lookup(row.Action)
 		if !ok || registered.Effect != row.Effect || !slices.Contains(registered.Aliases, string(row.Name)) {
-			t.Errorf("%s: %+v", row.Action, registered)
+			t.Errorf("%s: %+v; want ok = true, registered.Effect = %v, registered.Aliases with %v",
+				row.Action, registered, row.Effect, string(row.Name))
 		}
 		for _, name := range append([]string{string(row.Name)}, row.Aliases...) {
 			if hits := index.Search(agent, name, 3, compile.Spelling{}, nil); len(hits) == 0 ||
@@ -61,7 +62,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 		"what was done yesterday history": "task-agent.task.history",
 	} {
 		if hits := index.Search(agent, query, 1, compile.Spelling{}, nil); len(hits) == 0 || hits[0].Action.Canonical != want {
-			t.Errorf("%q finds %v", query, hits)
+			t.Errorf("%q finds %v; want len(hits) other than 0, hits[0].Action.Canonical = %v", query, hits, want)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestSchemasAreTheVerbsOwn(t *testing.T) {
 		}
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != want[row.Name] {
-			t.Errorf("%s: %s", row.Name, got)
+			t.Errorf("%s: %s; want got = want[row.Name]", row.Name, got)
 		}
 	}
 }
@@ -120,7 +121,7 @@ func TestSchemasTakeEveryFormOfAParameter(t *testing.T) {
 		}
 		for input, want := range inputs {
 			if err := schema.Check([]byte(input)); (err == nil) != want {
-				t.Errorf("%s %s: %v", action, input, err)
+				t.Errorf("%s %s: %v; want (err == nil) = %v", action, input, err, want)
 			}
 		}
 	}
@@ -139,7 +140,8 @@ func TestACallOfTheCatalog(t *testing.T) {
 		})
 		if err != nil || !strings.HasPrefix(string(out), `{"success":true,"text":"","data":{"threadId":"`) ||
 			!strings.HasSuffix(string(out), `"task":"tsk_1"}`) {
-			t.Errorf("%s %v", out, err)
+			t.Errorf("%s %v; want no error, string(out) beginning with "+
+				`"{\"success\":true,\"text\":\"\",\"data\":{\"threadId\":\"", string(out) ending with "\"task\":\"tsk_1\"}"`, out, err)
 		}
 		// A failure is the call's, and has the verb's own code and data beside.
 		_, err = f.Do(t.Context(), capability.Call{
@@ -148,19 +150,20 @@ func TestACallOfTheCatalog(t *testing.T) {
 		})
 		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" ||
 			e.Details["error"] != verbs.MissingRepo {
-			t.Errorf("%#v", err)
+			t.Errorf(`%#v; want e.Code = capability.CodeInvalidInput, e.Reason = "missing_repo", e.Details["error"] = verbs.MissingRepo`,
+				err)
 		}
 	}
 	none := verbs.Functions(nil)
 	if len(none) != 11 {
-		t.Errorf("%d", len(none))
+		t.Errorf("%d; want len(none) = 11", len(none))
 	}
 	for _, f := range none {
 		if f.Availability.Eligible() || f.Availability.Reason != verbs.Unavailable {
-			t.Errorf("%s: %+v", f.ID, f.Availability)
+			t.Errorf("%s: %+v; want not f.Availability.Eligible(), f.Availability.Reason = verbs.Unavailable", f.ID, f.Availability)
 		}
 		if _, err := f.Do(t.Context(), capability.Call{}); capability.CodeOf(err) != capability.CodeUnavailable {
-			t.Errorf("%s: %v", f.ID, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeUnavailable", f.ID, err)
 		}
 	}
 }
@@ -179,13 +182,13 @@ func TestWhatACallTellsOfItsUser(t *testing.T) {
 		Context: &capability.Context{Route: &capability.Route{Kind: "discord", Conversation: "c"}},
 	})
 	if got.Connector != "discord" || got.RoomID != "c" || got.UserRole == "" || got.Zone != nil {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Connector = "discord", got.RoomID = "c", got.UserRole other than "", got.Zone = nil`, got)
 	}
 	if got = verbs.Told(capability.Call{
 		Meta:    json.RawMessage(`[`),
 		Context: &capability.Context{Adapter: &capability.Adapter{Kind: "telegram"}},
 	}); got.Connector != "telegram" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Connector = "telegram"`, got)
 	}
 }
 
@@ -194,7 +197,8 @@ func FuzzTold(f *testing.F) {
 	f.Fuzz(func(t *testing.T, meta []byte) {
 		got := verbs.Told(capability.Call{Meta: meta, Context: &capability.Context{}})
 		if len(got.Recent) > verbs.MaxRecent || len(got.Message) > verbs.MaxMessage || len([]rune(got.UserRole)) > 128 {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v; want len(got.Recent) at most verbs.MaxRecent, len(got.Message) at most verbs.MaxMessage, "+
+				"len([]rune(got.UserRole)) at most 128", got)
 		}
 	})
 }
@@ -212,16 +216,16 @@ func TestConversationsAreBounded(t *testing.T) {
 		talks.Remember(of(i+2), func(t *verbs.Talk) { t.Repo = "r" })
 	}
 	if got := talks.Last(of(1)); got.Repo != "first" || got.ThreadID != "used" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Repo = "first", got.ThreadID = "used"`, got)
 	}
 	if got := talks.Last(of(2)); got != (verbs.Talk{}) {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got = (verbs.Talk{})", got)
 	}
 	if got := talks.Last(verbs.Call{By: capability.Principal{ID: "agent:b"}, Session: "x"}); got != (verbs.Talk{}) {
-		t.Error("another principal's conversation")
+		t.Errorf("another principal's conversation; got got = %v; want got = (verbs.Talk{})", got)
 	}
 	talks.Remember(verbs.Call{By: agent}, func(t *verbs.Talk) { t.Repo = "r" })
 	if got := talks.Last(verbs.Call{By: agent}); got != (verbs.Talk{}) {
-		t.Error("a call without a conversation leaves something")
+		t.Errorf("a call without a conversation leaves something; got got = %v; want got = (verbs.Talk{})", got)
 	}
 }

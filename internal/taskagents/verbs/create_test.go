@@ -33,28 +33,31 @@ func TestATaskBeginsWithoutAWord(t *testing.T) {
 		"acceptanceCriteria":[" it loads ",""],"validator":{"service":"v","method":"m","params":{"a":1}},"maxRetries":2,"onVerificationFail":"escalate",
 		"metadata":{"originRoomId":"room"},"memoryContent":"Mind the tests."}`)
 	if got.Text != "" || got.Task != "tsk_1" || data["threadId"] == "" || len(data["agents"].([]any)) != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text = "", got.Task = "tsk_1", data["threadId"] other than "", len(data["agents"].([]any)) = 1`, got)
 	}
 	task := r.last()
 	// The user's exact words come first, the parent's after them.
 	if task.Request != "Fix the login page, please." || !strings.HasPrefix(task.Parts[0].Task, task.Request+"\n\n") ||
 		!strings.HasSuffix(task.Parts[0].Task, "\nRepair login.html") {
-		t.Errorf("%q", task.Parts[0].Task)
+		t.Errorf(`%q; want task.Request = "Fix the login page, please.", task.Parts[0].Task beginning with task.Request + `+
+			`"\n\n", task.Parts[0].Task ending with "\nRepair login.html"`, task.Parts[0].Task)
 	}
 	two := 2
 	want := validation.Custom{Service: "v", Method: "m", MaxRetries: &two, OnFail: validation.Escalate}
 	if v := task.Validator; v == nil || v.Service != want.Service || v.Method != want.Method || *v.MaxRetries != two ||
 		v.OnFail != want.OnFail || string(v.Params) != `{"a":1}` {
-		t.Errorf("%+v", task.Validator)
+		t.Errorf(`%+v; want v not nil, v.Service = %v, v.Method = %v, *v.MaxRetries = %v, v.OnFail = %v, string(v.Params) = "{\"a\":1}"`,
+			task.Validator, want.Service, want.Method, two, want.OnFail)
 	}
 	if task.Parts[0].AgentType != "claude" || task.Parts[0].Label != "login" || task.Preset != "standard" || task.RoomID != "room" ||
 		len(task.Criteria) != 1 || task.Criteria[0] != "it loads" || task.Memory != "Mind the tests." {
-		t.Errorf("%+v", task)
+		t.Errorf(`%+v; want task.Parts[0].AgentType = "claude", task.Parts[0].Label = "login", task.Preset = "standard", `+
+			`task.RoomID = "room", len(task.Criteria) = 1, task.Criteria[0] = "it loads", task.Memory = "Mind the tests."`, task)
 	}
 	// What was made is in the registry.
 	if d, err := r.registry.Detail(t.Context(), data["threadId"].(string), threads.Selection{}); err != nil || len(d.Sessions) != 1 ||
 		d.OriginalRequest != task.Request {
-		t.Errorf("%+v %v", d, err)
+		t.Errorf("%+v %v; want no error, len(d.Sessions) = 1, d.OriginalRequest = %v", d, err, task.Request)
 	}
 }
 
@@ -68,10 +71,11 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	task := r.last()
 	if len(task.Parts) != 3 || task.Parts[0].AgentType != "codex" || task.Parts[0].Label != "write the parser" ||
 		task.Brief != "All use package wire." {
-		t.Fatalf("%+v", task)
+		t.Fatalf(`%+v; want len(task.Parts) = 3, task.Parts[0].AgentType = "codex", task.Parts[0].Label = "write the parser", `+
+			`task.Brief = "All use package wire."`, task)
 	}
 	if got := task.Parts[1].Task; got != "write the printer\n\nSaid about the whole task:\nSplit the work" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "write the printer\n\nSaid about the whole task:\nSplit the work"`, got)
 	}
 	var from struct {
 		OriginSessionID string
@@ -79,7 +83,8 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	}
 	if err := json.Unmarshal(task.Metadata, &from); err != nil || from.OriginSessionID != c.Session || c.Session == "" ||
 		len(from.OriginMessages) != 2 || strings.Contains(from.OriginMessages[0], "ghp_") {
-		t.Errorf("the conversation is %s %v", task.Metadata, err)
+		t.Errorf(`the conversation is %s %v; want no error, from.OriginSessionID = %v, c.Session other than "", `+
+			`len(from.OriginMessages) = 2, from.OriginMessages[0] without "ghp_"`, task.Metadata, err, c.Session)
 	}
 	asked := r.model.asked[0]
 	for _, part := range []string{
@@ -87,7 +92,7 @@ func TestAListIsAnAgentEach(t *testing.T) {
 		"- " + strings.Repeat("x", 399) + "…",
 	} {
 		if !strings.Contains(asked, part) {
-			t.Errorf("%q is not in %q", part, asked)
+			t.Errorf("%q is not in %q; want asked with %v", part, asked, part)
 		}
 	}
 	if strings.Contains(asked, "ghp_") {
@@ -100,14 +105,15 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	task = r.last()
 	if len(task.Parts) != 3 || task.Parts[1].AgentType != "gemini" || task.Parts[1].Label != "b" || task.Parts[1].DependsOn[0] != 0 ||
 		task.Parts[2].AgentType != "claude" || task.Brief != "" {
-		t.Errorf("%+v", task)
+		t.Errorf(`%+v; want len(task.Parts) = 3, task.Parts[1].AgentType = "gemini", task.Parts[1].Label = "b", `+
+			`task.Parts[1].DependsOn[0] = 0, task.Parts[2].AgentType = "claude", task.Brief = ""`, task)
 	}
 	if got := task.Parts[0].Task; got != "all of it\n\nYour part of it:\nfirst" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "all of it\n\nYour part of it:\nfirst"`, got)
 	}
 	r.ok(call(""), "CREATE_TASK", `{"agents":"a | b"}`)
 	if task = r.last(); task.Request != "a\nb\n" || task.Parts[1].Task != "b" {
-		t.Errorf("%+v", task)
+		t.Errorf(`%+v; want task.Request = "a\nb\n", task.Parts[1].Task = "b"`, task)
 	}
 	r.fails(call("1. a\n2. b\n3. c\n4. d\n5. e\n6. f\n7. g\n8. h\n9. i"), "CREATE_TASK", `{}`, verbs.TooManyAgents)
 }
@@ -127,7 +133,7 @@ func TestWhatCannotBeATask(t *testing.T) {
 		r.fails(call(""), "CREATE_TASK", params, want)
 	}
 	if len(r.launcher.tasks) != 0 {
-		t.Error("something was begun")
+		t.Errorf("something was begun; got len(r.launcher.tasks) = %v; want len(r.launcher.tasks) = 0", len(r.launcher.tasks))
 	}
 }
 
@@ -137,19 +143,19 @@ func TestShellsAreNotGivenProse(t *testing.T) {
 	for task, want := range map[string]string{"npm test": "shell", "Why does the build fail?": "codex"} {
 		r.ok(call(""), "CREATE_TASK", `{"agentType":"bash","task":"`+task+`"}`)
 		if got := r.last().Parts[0].AgentType; got != want {
-			t.Errorf("%q: %s", task, got)
+			t.Errorf("%q: %s; want got = %v", task, got, want)
 		}
 	}
 	r.programs.fixed = programs.Gemini
 	r.ok(call(""), "CREATE_TASK", `{"agentType":"claude","task":"x"}`)
 	if got := r.last().Parts[0].AgentType; got != "gemini" {
-		t.Errorf("the fixed program is not taken, but %s", got)
+		t.Errorf(`the fixed program is not taken, but %s; want got = "gemini"`, got)
 	}
 	// Nothing else can be used.
 	r.programs.fixed, r.programs.none = programs.Pi, true
 	r.ok(call(""), "CREATE_TASK", `{"task":"Why does the build fail?"}`)
 	if got := r.last().Parts[0].AgentType; got != "pi" {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want got = "pi"`, got)
 	}
 }
 
@@ -163,25 +169,25 @@ func TestWhichRepository(t *testing.T) {
 	}
 	other := verbs.Call{By: agent, Session: "other"}
 	if got := repo(call("fix github.com/acme/widget now"), `{"task":"fix it"}`); got != "https://github.com/acme/widget" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "https://github.com/acme/widget"`, got)
 	}
 	if got := repo(call(""), `{"task":"fix it","repo":"acme/gadget"}`); got != "acme/gadget" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "acme/gadget"`, got)
 	}
 	if got := repo(call("now do the same repo's tests"), `{}`); got != "acme/gadget" {
-		t.Errorf("the conversation's: %q", got)
+		t.Errorf(`the conversation's: %q; want got = "acme/gadget"`, got)
 	}
 	if got := repo(call("write a poem"), `{}`); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = ""`, got)
 	}
 	if err := r.history.Append(verbs.Entry{Type: verbs.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := repo(other, `{"task":"x","reuseRepo":true,"repo":"acme/new"}`); got != "acme/old" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "acme/old"`, got)
 	}
 	if got := repo(other, `{"task":"look at github.com/acme/widget","workdir":"/here"}`); got != "" || r.last().Workdir != "/here" {
-		t.Errorf("a folder was named: %q", got)
+		t.Errorf(`a folder was named: %q; want got = "", r.last().Workdir = "/here"`, got)
 	}
 	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verbs.WorkspaceServiceUnavailable)
 }
@@ -206,7 +212,9 @@ func TestLessonsGoAlong(t *testing.T) {
 	if !strings.HasPrefix(memory, "mine\n\n") || !strings.Contains(memory, "- parser in acme/widget, failed: the tests need go1.26") ||
 		!strings.Contains(memory, "- a task, decided: we use TOML") ||
 		strings.Contains(memory, "forgotten") || strings.Contains(memory, "begun") || strings.Contains(memory, "sk-ant-") {
-		t.Errorf("%q", memory)
+		t.Errorf(`%q; want memory beginning with "mine\n\n", memory with "- parser in acme/widget, failed: the tests need `+
+			`go1.26", memory with "- a task, decided: we use TOML", memory without "forgotten", memory without "begun", `+
+			`memory without "sk-ant-"`, memory)
 	}
 }
 
@@ -217,11 +225,11 @@ func TestOneFailureDoesNotStopTheOthers(t *testing.T) {
 		"gemini is not installed").With("agent_not_installed", "install it")
 	got, data := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: a | gemini: b"}`)
 	if list := data["agents"].([]any); got.Text != "" || list[1].(map[string]any)["error"] == nil || list[0].(map[string]any)["error"] != nil {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text = "", list[1].(map[string]any)["error"] not nil, list[0].(map[string]any)["error"] = nil`, got)
 	}
 	got, data = r.fails(call(""), "CREATE_TASK", `{"agents":"gemini: a | gemini: b"}`, verbs.AgentNotInstalled)
 	if !strings.Contains(got.Text, "gemini is not installed") || data["threadId"] == "" || got.Task == "" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text with "gemini is not installed", data["threadId"] other than "", got.Task other than ""`, got)
 	}
 }
 
@@ -232,22 +240,25 @@ func TestAnAgentIsStarted(t *testing.T) {
 	req := r.fleet.requests[0]
 	if req.AgentType != "codex" || req.Task != "fix it" || req.Preset != "readonly" || req.Memory != "m" || data["sessionId"] == "" ||
 		data["threadId"] == nil || !strings.Contains(got.Text, "codex") {
-		t.Errorf("%+v %+v", got, req)
+		t.Errorf(`%+v %+v; want req.AgentType = "codex", req.Task = "fix it", req.Preset = "readonly", req.Memory = "m", `+
+			`data["sessionId"] other than "", data["threadId"] not nil, got.Text with "codex"`, got, req)
 	}
 	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) ||
 		got.Task != "tsk_1" || len(r.fleet.typed) != 0 {
-		t.Errorf("%s %+v %q", req.Metadata, got, r.fleet.typed)
+		t.Errorf(`%s %+v %q; want row.Meta(req.Metadata, "label") = "fixer", string(req.Metadata) with `+
+			`"\"keepAliveAfterComplete\":true", got.Task = "tsk_1", len(r.fleet.typed) = 0`, req.Metadata, got, r.fleet.typed)
 	}
 	// Without a task there is nothing to look after, in the conversation's folder.
 	_, data = r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell"}`)
 	if req = r.fleet.requests[1]; req.AgentType != "shell" || req.Workdir != r.fleet.infos[0].Workdir || data["threadId"] != nil ||
 		!strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":false`) {
-		t.Errorf("%+v", req)
+		t.Errorf(`%+v; want req.AgentType = "shell", req.Workdir = r.fleet.infos[0].Workdir, data["threadId"] = nil, `+
+			`string(req.Metadata) with "\"keepAliveAfterComplete\":false"`, req)
 	}
 	// Several tasks are a thread of several agents.
 	r.ok(call(""), "SPAWN_AGENT", `{"task":"1. a\n2. b"}`)
 	if len(r.last().Parts) != 2 {
-		t.Errorf("%+v", r.last())
+		t.Errorf("%+v; want len(r.last().Parts) = 2", r.last())
 	}
 	r.fails(call(""), "SPAWN_AGENT", `{"agentType":"clippy"}`, verbs.AgentNotInstalled)
 	r.fleet.refuse = capability.Errorf(capability.CodeDenied, "tasks", "outside").With("workdir_outside_allowed", "")
@@ -264,12 +275,12 @@ func TestAnAgentWithoutAFolderTakesAFreeWorkspace(t *testing.T) {
 	_, data := r.ok(other, "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`"}`)
 	r.ok(call(""), "SPAWN_AGENT", `{}`)
 	if got := r.fleet.requests[0].Workdir; got != data["path"] {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = data["path"]`, got)
 	}
 	third := verbs.Call{By: agent, Session: "third"}
 	r.ok(third, "SPAWN_AGENT", `{}`)
 	if got := r.fleet.requests[1].Workdir; got != "" {
-		t.Errorf("somebody works in %q", got)
+		t.Errorf(`somebody works in %q; want got = ""`, got)
 	}
 	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
 }

@@ -18,17 +18,19 @@ type noted struct{ t *testing.T }
 
 func (n noted) Create(_ context.Context, _ capability.Principal, t launch.Task) (launch.Created, error) {
 	if len(t.Parts) == 0 || len(t.Parts) > launch.MaxParts || strings.TrimSpace(t.Request) == "" {
-		n.t.Errorf("%+v", t)
+		n.t.Errorf(`%+v; want len(t.Parts) other than 0, len(t.Parts) at most launch.MaxParts, strings.TrimSpace(t.Request) other than ""`,
+			t)
 	}
 	var out launch.Created
 	for _, p := range t.Parts {
 		if strings.TrimSpace(p.Task) == "" || strings.TrimSpace(p.Label) == "" || len([]rune(p.Label)) > verbs.MaxLabel {
-			n.t.Errorf("%+v", p)
+			n.t.Errorf(`%+v; want strings.TrimSpace(p.Task) other than "", strings.TrimSpace(p.Label) other than "", `+
+				"len([]rune(p.Label)) at most verbs.MaxLabel", p)
 		}
 		out.Agents = append(out.Agents, launch.Started{SessionID: "s", Label: p.Label})
 	}
 	if len(t.Metadata) > 0 && !json.Valid(t.Metadata) {
-		n.t.Errorf("%s", t.Metadata)
+		n.t.Errorf("%s; want not (len(t.Metadata) > 0 && !json.Valid(t.Metadata))", t.Metadata)
 	}
 	return out, nil
 }
@@ -65,7 +67,8 @@ func FuzzRun(f *testing.F) {
 		got, err := s.Run(t.Context(), call(message), name, json.RawMessage(params))
 		if got.Success != (err == nil) || got.Success != (got.Error == "") || err != nil &&
 			(got.Text == "" || capability.AsError(err).Details["error"] != got.Error) {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf(`%+v %v; want got.Success = (err == nil), got.Success = (got.Error == ""), not (err != nil && (got.Text == `+
+				`"" || capability.AsError(err).Details["error"] != got.Error))`, got, err)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestEntriesComeBack(t *testing.T) {
 	name := path(t)
 	f := open(t, name)
 	if f.LastRepo() != "" || len(f.Lessons()) != 0 {
-		t.Error("something before anything")
+		t.Error(`something before anything; want f.LastRepo() = "", len(f.Lessons()) = 0`)
 	}
 	e := Entry{
 		Type: Failed, SessionID: "pty-1", Label: "a", AgentType: "claude", Repo: "https://example.com/r", Workdir: "/w",
@@ -73,7 +73,7 @@ func TestEntriesComeBack(t *testing.T) {
 		t.Errorf("os.Stat(name): err = %v, want nil; info = %+v, want info.Mode() = 0o600", err, info)
 	}
 	if err := f.Append(Entry{Type: "x"}); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -150,11 +150,11 @@ func TestAFileCutAnywhereIsMended(t *testing.T) {
 		f := open(t, name)
 		lines := bytes.Count(whole[:n], []byte("\n"))
 		if len(all(f)) != lines {
-			t.Fatalf("cut at %d: %d entries of %d", n, len(all(f)), lines)
+			t.Fatalf("cut at %d: %d entries of %d; want len(all(f)) = %v", n, len(all(f)), lines, lines)
 		}
 		add(t, f, Entry{Label: "next"})
 		if got := labels(all(open(t, name))); len(got) != lines+1 || got[lines] != "next" {
-			t.Fatalf("cut at %d: %v", n, got)
+			t.Fatalf(`cut at %d: %v; want len(got) = lines + 1, got[lines] = "next"`, n, got)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestWhatCannotBeWrittenIsNotRemembered(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(name) + "-away") })
 	if err := f.Append(Entry{Type: Completed, Label: "b"}); capability.AsError(err).Reason != "history_unusable" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "history_unusable"`, err)
 	}
 	if err := os.Rename(filepath.Dir(name)+"-away", filepath.Dir(name)); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, e := range parse(data) {
 			if !e.Type.Valid() || e.Timestamp <= 0 {
-				t.Errorf("%+v", e)
+				t.Errorf("%+v; want e.Type.Valid(), e.Timestamp more than 0", e)
 			}
 		}
 	})

@@ -20,30 +20,32 @@ func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 
 	_, clone := r.ok(call(""), "clone_repo", `{"repo":"`+r.remote+`","label":"Widget"}`)
 	if clone["mode"] != "clone" || clone["baseBranch"] != "trunk" {
-		t.Errorf("%v", clone)
+		t.Errorf(`%v; want clone["mode"] = "clone", clone["baseBranch"] = "trunk"`, clone)
 	}
 	// The conversation's workspace is meant, although another one is newer.
 	_, tree := r.ok(verbs.Call{By: agent, Session: "other"}, "PROVISION_WORKSPACE",
 		`{"useWorktree":true,"parentWorkspaceId":"Widget","branchName":"second"}`)
 	if tree["mode"] != "worktree" || tree["parentWorkspaceId"] != clone["workspaceId"] || tree["branch"] != "second" {
-		t.Errorf("%v", tree)
+		t.Errorf(`%v; want tree["mode"] = "worktree", tree["parentWorkspaceId"] = clone["workspaceId"], tree["branch"] = "second"`,
+			tree)
 	}
 	got, data := r.ok(call(""), "SUBMIT_CHANGES", `{}`)
 	if data["workspaceId"] != clone["workspaceId"] || !strings.Contains(got.Text, "no changes") || data["pull"] != nil {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want data["workspaceId"] = clone["workspaceId"], got.Text with "no changes", data["pull"] = nil`, got)
 	}
 	r.write(clone["path"].(string)+"/new.txt", "new\n")
 	got, data = r.ok(call(""), "COMMIT_AND_PR", `{"commitMessage":"Add a file","draft":true}`)
 	pull, _ := data["pull"].(map[string]any)
 	if data["commit"] == nil || pull["draft"] != true || data["stat"].(map[string]any)["files"] != 1.0 || len(data["steps"].([]any)) != 3 {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want data["commit"] not nil, pull["draft"] = true, data["stat"].(map[string]any)["files"] = 1.0, `+
+			`len(data["steps"].([]any)) = 3`, got)
 	}
 	// What looks like a credential stops it; the reason stays beside the one code.
 	r.write(tree["path"].(string)+"/key.txt", "ghp_"+strings.Repeat("a1B2", 9)+"\n")
 	got, data = r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"`+tree["workspaceId"].(string)+`","skipPR":true}`,
 		verbs.FinalizeFailed)
 	if !strings.Contains(r.encoded(data), "failed") || strings.Contains(got.Text, "ghp_a1") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want r.encoded(data) with "failed", got.Text without "ghp_a1"`, got)
 	}
 	r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"nope"}`, verbs.WorkspaceNotFound)
 	if _, err := os.Stat(tree["path"].(string)); err != nil {
@@ -76,14 +78,16 @@ func TestIssues(t *testing.T) {
 	got, data := r.ok(call("create issues:\n- no docs\n- slow start\n  on old disks"), "MANAGE_ISSUES", `{}`)
 	if len(data["issues"].([]any)) != 2 || !strings.HasPrefix(got.Text, "Created 2 issues:\n- #2 no docs (open)") ||
 		r.github.issues[2]["title"] != "slow start" || !strings.Contains(r.github.issues[2]["body"].(string), "on old disks") {
-		t.Errorf("%+v %v", got, r.github.issues)
+		t.Errorf(`%+v %v; want len(data["issues"].([]any)) = 2, got.Text beginning with "Created 2 issues:\n- #2 no docs `+
+			`(open)", r.github.issues[2]["title"] = "slow start", r.github.issues[2]["body"].(string) with "on old disks"`, got,
+			r.github.issues)
 	}
 	if body := r.github.issues[0]["body"]; body != "1. start it\n2. look" {
-		t.Errorf("%q", body)
+		t.Errorf(`%q; want body = "1. start it\n2. look"`, body)
 	}
 	got, _ = r.ok(call("show me the open issues"), "MANAGE_ISSUES", `{}`)
 	if !strings.HasPrefix(got.Text, "3 issues:") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text beginning with "3 issues:"`, got)
 	}
 	for _, c := range []struct{ said, name, params, operation string }{
 		{"close #2 please", "MANAGE_ISSUES", `{}`, "close"},
@@ -95,20 +99,20 @@ func TestIssues(t *testing.T) {
 		{"", "LIST_ISSUES", `{}`, "list"},
 	} {
 		if _, data := r.ok(call(c.said), c.name, c.params); data["operation"] != c.operation {
-			t.Errorf("%s %s: %v", c.name, c.params, data)
+			t.Errorf(`%s %s: %v; want data["operation"] = %v`, c.name, c.params, data, c.operation)
 		}
 		if c.operation == "close" && r.github.issues[1]["state"] != "closed" {
-			t.Error("not closed")
+			t.Error(`not closed; want not (c.operation == "close" && r.github.issues[1]["state"] != "closed")`)
 		}
 	}
 	if i := r.github.issues[1]; i["state"] != "open" || i["title"] != "No documentation" || i["said"] != "soon" || i["labels"] == nil {
-		t.Errorf("%v", i)
+		t.Errorf(`%v; want i["state"] = "open", i["title"] = "No documentation", i["said"] = "soon", i["labels"] not nil`, i)
 	}
 	// What was made before a failure is told.
 	r.github.full = 4
 	got, data = r.fails(call(""), "CREATE_ISSUE", `{"body":"- a\n- b\n- c"}`, "FORGE_REFUSED")
 	if len(data["issues"].([]any)) != 1 || !strings.HasPrefix(got.Text, "1 of 3 issues were created") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want len(data["issues"].([]any)) = 1, got.Text beginning with "1 of 3 issues were created"`, got)
 	}
 	if !slices.ContainsFunc(r.github.issues, func(i map[string]any) bool { return i["title"] == "a" }) {
 		t.Error("a was not created")

@@ -42,14 +42,14 @@ func TestTheContext(t *testing.T) {
 		"\nPreferred program: codex (", "big enough for a task agent",
 	} {
 		if !strings.Contains(got, part) {
-			t.Errorf("%q is not in\n%s", part, got)
+			t.Errorf("%q is not in\n%s\nwant got with %v", part, got, part)
 		}
 	}
 	if strings.Contains(got, "please fix this repo") {
 		t.Error("the message is repeated")
 	}
 	if got := verbs.Context(verbs.Snapshot{}); got != "# Task agents\n\nNo agent is at work.\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "# Task agents\n\nNo agent is at work.\n"`, got)
 	}
 }
 
@@ -69,7 +69,8 @@ func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
 	got := verbs.Context(s)
 	if len(got) > verbs.MaxOutlook || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 ||
 		!strings.Contains(got, "\n## Workspaces\n- ") {
-		t.Errorf("%d bytes\n%s", len(got), got)
+		t.Errorf("%d bytes\n%s\nwant len(got) at most verbs.MaxOutlook, got without \"ghp_\", strings.Count(got, \" more\\n\") = 5, "+
+			`got with "\n## Workspaces\n- "`, len(got), got)
 	}
 }
 
@@ -79,11 +80,11 @@ func TestTheExamplesAreCalls(t *testing.T) {
 	text := verbs.Examples(programs.Codex)
 	calls := regexp.MustCompile(`(?m)\b([A-Z]{3,}_[A-Z_]+) (\{.*\})$`).FindAllStringSubmatch(text, -1)
 	if len(calls) < 10 || len(text) > verbs.MaxOutlook {
-		t.Errorf("%d calls in %d bytes", len(calls), len(text))
+		t.Errorf("%d calls in %d bytes; want len(calls) at least 10, len(text) at most verbs.MaxOutlook", len(calls), len(text))
 	}
 	for _, c := range calls {
 		if _, _, ok := verbs.Lookup(c[1]); !ok || !json.Valid([]byte(c[2])) {
-			t.Errorf("%s", c[0])
+			t.Errorf("%s; want ok = true, json.Valid([]byte(c[2]))", c[0])
 		}
 	}
 	if !strings.Contains(text, `"agentType": "codex"`) || strings.Contains(verbs.Examples(""), "agentType") {
@@ -100,7 +101,7 @@ func FuzzContext(f *testing.F) {
 			s.Tasks = append(s.Tasks, verbs.Task{b, a, b})
 		}
 		if got := verbs.Context(s); len(got) > verbs.MaxOutlook || !strings.HasPrefix(got, "# Task agents\n") {
-			t.Errorf("%d bytes: %q", len(got), got)
+			t.Errorf(`%d bytes: %q; want len(got) at most verbs.MaxOutlook, got beginning with "# Task agents\n"`, len(got), got)
 		}
 	})
 }

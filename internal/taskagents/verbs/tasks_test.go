@@ -55,7 +55,7 @@ func TestControlOfATask(t *testing.T) {
 		r.ok(c.call, c.name, c.params)
 		c.want.ThreadID = thread
 		if got := r.launcher.asked[len(r.launcher.asked)-1]; got != c.want {
-			t.Errorf("%s %s: %+v", c.name, c.params, got)
+			t.Errorf("%s %s: %+v; want got = %v", c.name, c.params, got, c.want)
 		}
 	}
 	n := len(r.launcher.asked)
@@ -66,7 +66,7 @@ func TestControlOfATask(t *testing.T) {
 	r.fails(call(""), "PAUSE_TASK", `{"sessionId":"pty-1-00000099"}`, verbs.ThreadNotFound)
 	r.fails(call(""), "RESUME_TASK", `{"agentType":"clippy"}`, verbs.AgentNotInstalled)
 	if len(r.launcher.asked) != n {
-		t.Errorf("%+v", r.launcher.asked[n:])
+		t.Errorf("%+v; want len(r.launcher.asked) = %v", r.launcher.asked[n:], n)
 	}
 }
 
@@ -100,22 +100,23 @@ func TestWhatWasDone(t *testing.T) {
 		`{"statuses":["done"]}`:     2, `{"statuses":"done, active"}`: 3, `{"search":"printer"}`: 1, `{"window":"active","statuses":["DONE"]}`: 2,
 	} {
 		if got := count(call(""), params); got != want {
-			t.Errorf("%s: %v", params, got)
+			t.Errorf("%s: %v; want got = %v", params, got, want)
 		}
 	}
 	// Noon of the 22nd is an hour past midnight of the 23rd there; 26 hours before was the 21st.
 	if got := [2]float64{count(there, `{"window":"today"}`), count(there, `{"window":"yesterday"}`)}; got != [2]float64{1, 0} {
-		t.Errorf("%v", got)
+		t.Errorf("%v; want got = [2]float64{1, 0}", got)
 	}
 	if got, data := r.ok(call("how many did you do yesterday?"), "TASK_HISTORY", `{}`); data["metric"] != "count" ||
 		got.Text != "1 task of yesterday." {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want data["metric"] = "count", got.Text = "1 task of yesterday."`, got)
 	}
 	got, data := r.ok(call(""), "SHOW_TASKS", `{"limit":2}`)
 	list := data["threads"].([]any)
 	if len(list) != 2 || list[0].(map[string]any)["title"] != "write the docs" ||
 		!strings.HasPrefix(got.Text, "2 tasks.\n- write the docs: active") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want len(list) = 2, list[0].(map[string]any)["title"] = "write the docs", got.Text beginning with "2 `+
+			`tasks.\n- write the docs: active"`, got)
 	}
 	if _, err := r.registry.UpdateSession(t.Context(), r.fleet.infos[0].ID, func(s *row.Session) {
 		s.Metadata, s.OriginalTask = row.WithMeta(s.Metadata, row.ResumeToken, "resume-me"), strings.Repeat("long ", 1_000)
@@ -124,17 +125,17 @@ func TestWhatWasDone(t *testing.T) {
 	}
 	got, data = r.ok(call(""), "TASK_HISTORY", `{"metric":"detail","search":"parser"}`)
 	if text := fmt.Sprint(data); strings.Contains(text, "resume-me") || len(text) > 6_000 {
-		t.Errorf("%d: %s", len(text), text)
+		t.Errorf(`%d: %s; want text without "resume-me", len(text) at most 6_000`, len(text), text)
 	}
 	detail := data["threads"].([]any)[0].(map[string]any)
 	if len(detail["sessions"].([]any)) != 1 || len(detail["nodes"].([]any)) != 2 || !strings.Contains(got.Text, "it is there") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want len(detail["sessions"].([]any)) = 1, len(detail["nodes"].([]any)) = 2, got.Text with "it is there"`, got)
 	}
 	if _, data = r.ok(call(""), "TASK_HISTORY", `{"threadId":"`+detail["threadId"].(string)+`"}`); data["metric"] != "detail" {
-		t.Errorf("%v", data)
+		t.Errorf(`%v; want data["metric"] = "detail"`, data)
 	}
 	if got, _ = r.ok(call(""), "TASK_HISTORY", `{"metric":"detail","search":"compiler"}`); got.Text != "0 tasks." {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Text = "0 tasks."`, got)
 	}
 	for params, want := range map[string]verbs.Code{
 		`{"metric":"sum"}`: verbs.MissingParams, `{"window":"tomorrow"}`: verbs.MissingParams, `{"statuses":["better"]}`: verbs.MissingParams,
@@ -159,17 +160,18 @@ func TestWhatCanBeShown(t *testing.T) {
 		got, shared := r.ok(c, "CAN_I_SEE_IT", `{}`)
 		if shared["threadId"] != data["threadId"] || !strings.Contains(got.Text, "http://127.0.0.1:4000/index.html") ||
 			!strings.Contains(got.Text, folder) || strings.Contains(got.Text, "passwd") {
-			t.Errorf("%+v", got)
+			t.Errorf(`%+v; want shared["threadId"] = data["threadId"], got.Text with "http://127.0.0.1:4000/index.html", `+
+				`got.Text with %v, got.Text without "passwd"`, got, folder)
 		}
 	}
 	// What was found is recorded, once.
 	if _, detail := r.ok(call(""), "TASK_HISTORY", `{"threadId":"`+data["threadId"].(string)+
 		`"}`); len(detail["threads"].([]any)[0].(map[string]any)["artifacts"].([]any)) != 2 {
-		t.Errorf("%v", detail)
+		t.Errorf(`%v; want len(detail["threads"].([]any)[0].(map[string]any)["artifacts"].([]any)) = 2`, detail)
 	}
 	r.ok(other, "CREATE_TASK", `{"task":"think","workdir":"/nowhere"}`)
 	_, shared := r.fails(other, "TASK_SHARE", `{"search":"think"}`, verbs.NoShareTarget)
 	if len(shared["targets"].([]any)) != 0 {
-		t.Errorf("%v", shared)
+		t.Errorf(`%v; want len(shared["targets"].([]any)) = 0`, shared)
 	}
 }

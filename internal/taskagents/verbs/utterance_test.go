@@ -26,7 +26,7 @@ func TestAListIsSeveralTasks(t *testing.T) {
 		}
 	}
 	if got := splitParts(" a | codex: b ||c | "); !slices.Equal(got, []string{"a", "codex: b", "c"}) {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = []string{"a", "codex: b", "c"}`, got)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestAPartMayNameItsProgram(t *testing.T) {
 		"fix it":                              {"", "fix it"},
 	} {
 		if name, task := cutAgent(part); name != want.name || task != want.task {
-			t.Errorf("%q: %q %q", part, name, task)
+			t.Errorf("%q: %q %q; want name = %v, task = %v", part, name, task, want.name, want.task)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestWhatIsMeantForAShell(t *testing.T) {
 		"Run `npm test` and tell me why it fails, I need to know it.": true,
 	} {
 		if got := isProse(text); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: %v; want got = %v", text, got, want)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestTheRepositoryIsFoundInTheText(t *testing.T) {
 		"use the last repository": true, "make a new project": false, "handle the continue button": false,
 	} {
 		if got := meansLastRepo(text); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: %v; want got = %v", text, got, want)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestErrandsAreNoWork(t *testing.T) {
 		"write a haiku":                                   false,
 	} {
 		if got := isErrand(text); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: %v; want got = %v", text, got, want)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestWhatIsToBeDone(t *testing.T) {
 		"CANCEL": "stop", "the stopwatch task": "",
 	} {
 		if got, ok := taskOperation(text); got != want || ok != (want != "") {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf(`%q: %q; want got = %v, ok = (want != "")`, text, got, want)
 		}
 	}
 	for text, want := range map[string]string{
@@ -142,7 +142,7 @@ func TestWhatIsToBeDone(t *testing.T) {
 	}
 	for text, want := range map[string]int{"close #41.": 41, "issue 7": 7, "ticket number 8": 8, "version 7": 0, "#0": 0, "#99999999999": 0} {
 		if got, ok := issueNumber(text); got != want && ok || ok != (want > 0) {
-			t.Errorf("%q: %d %v", text, got, ok)
+			t.Errorf("%q: %d %v; want not (got != want && ok), ok = (want > 0)", text, got, ok)
 		}
 	}
 }
@@ -165,11 +165,11 @@ func TestDaysAreThoseOfTheUser(t *testing.T) {
 		"":              {},
 	} {
 		if from, to, ok := w.span(now); !ok || !from.Equal(want[0]) || !to.Equal(want[1]) {
-			t.Errorf("%s: %v to %v", w, from, to)
+			t.Errorf("%s: %v to %v; want ok = true, from.Equal(want[0]), to.Equal(want[1])", w, from, to)
 		}
 	}
 	if from, to, _ := windowYesterday.span(now); to.Sub(from) != 25*time.Hour-time.Millisecond {
-		t.Errorf("%v", to.Sub(from))
+		t.Errorf("%v; want to.Sub(from) = 25*time.Hour - time.Millisecond", to.Sub(from))
 	}
 	if _, _, ok := timeWindow("tomorrow").span(now); ok {
 		t.Error("tomorrow")
@@ -179,7 +179,7 @@ func TestDaysAreThoseOfTheUser(t *testing.T) {
 		"this month's tasks": windowLast30, "what is running": windowActive, "all of them": "", "": "",
 	} {
 		if got, _ := askedWindow(text); got != want {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: %q; want got = %v", text, got, want)
 		}
 	}
 	if _, count := askedWindow("how many tasks failed"); !count {
@@ -199,15 +199,16 @@ func FuzzUtterance(f *testing.F) {
 		for _, task := range append(listedTasks(text), splitParts(text)...) {
 			for line := range strings.Lines(task) {
 				if !strings.Contains(text, strings.TrimSpace(line)) {
-					t.Errorf("%q is not in %q", line, text)
+					t.Errorf("%q is not in %q; want text with strings.TrimSpace(line)", line, text)
 				}
 			}
 			if name, rest := cutAgent(task); name != "" && rest == "" {
-				t.Error("a program without a task")
+				t.Error(`a program without a task; want not (name != "" && rest == "")`)
 			}
 		}
 		if repo := mentionedRepo(text); repo != "" && !strings.Contains(text, strings.TrimPrefix(repo, "https://")) {
-			t.Errorf("%q is not in %q", repo, text)
+			t.Errorf(`%q is not in %q; want not (repo != "" && !strings.Contains(text, strings.TrimPrefix(repo, "https://")))`,
+				repo, text)
 		}
 		isProse(text)
 		isErrand(text)
@@ -216,7 +217,7 @@ func FuzzUtterance(f *testing.F) {
 		issueOperation(text)
 		askedWindow(text)
 		if n, ok := issueNumber(text); ok && n <= 0 {
-			t.Errorf("issue %d", n)
+			t.Errorf("issue %d; want not (ok && n <= 0)", n)
 		}
 	})
 }

@@ -126,14 +126,14 @@ func TestPartsOfATaskLeaveTheUsersCheckoutAsItIs(t *testing.T) {
 	after := files(t, s.dir+"/own")
 	for name, text := range before {
 		if after[name] != text {
-			t.Errorf("%s of the checkout has changed", name)
+			t.Errorf("%s of the checkout has changed; want after[name] = %v", name, text)
 		}
 	}
 	for name := range after {
 		_, was := before[name]
 		ours := strings.HasPrefix(name, ".git/objects/") || strings.Contains(name, "heads/junctor/") || strings.HasPrefix(name, ".git/worktrees/")
 		if !was && !ours {
-			t.Errorf("%s was added to the checkout", name)
+			t.Errorf("%s was added to the checkout; want not (!was && !ours)", name)
 		}
 	}
 	if _, err := os.Stat(s.dir + "/hooked"); err == nil {
@@ -144,7 +144,7 @@ func TestPartsOfATaskLeaveTheUsersCheckoutAsItIs(t *testing.T) {
 	}
 	for name := range files(t, s.dir+"/own") {
 		if strings.Contains(name, "junctor") || strings.Contains(name, "worktrees") {
-			t.Errorf("after DiscardTask %s is left", name)
+			t.Errorf(`after DiscardTask %s is left; want name without "junctor", name without "worktrees"`, name)
 		}
 	}
 }

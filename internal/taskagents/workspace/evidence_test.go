@@ -36,7 +36,7 @@ func TestListing(t *testing.T) {
 	}
 	got, err := List(t.Context(), dir)
 	if want := []string{".hidden/h", "1/2/3/4/ok", "a.go", "b/c.go", "etc"}; err != nil || got.Truncated || !slices.Equal(got.Files, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("%+v, %v; want no error, got.Truncated = false, got.Files = %v", got, err, want)
 	}
 	write(t, dir, "1/2/3/4/5/deep", "x")
 	if got, err = List(t.Context(), dir); err != nil || !got.Truncated ||
@@ -47,7 +47,7 @@ func TestListing(t *testing.T) {
 		write(t, dir, fmt.Sprintf("many/%03d", i), "")
 	}
 	if got, err = List(t.Context(), dir); err != nil || !got.Truncated || len(got.Files) != 200 {
-		t.Errorf("%d files, %v, %v", len(got.Files), got.Truncated, err)
+		t.Errorf("%d files, %v, %v; want no error, got.Truncated = true, len(got.Files) = 200", len(got.Files), got.Truncated, err)
 	}
 	for i := range 2100 {
 		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("!/%04d", i)), 0o700); err != nil {
@@ -55,15 +55,16 @@ func TestListing(t *testing.T) {
 		}
 	}
 	if got, err = List(t.Context(), dir); err != nil || !got.Truncated || len(got.Files) != 0 {
-		t.Errorf("of 2000 folders that come first: %d files, %v, %v", len(got.Files), got.Truncated, err)
+		t.Errorf("of 2000 folders that come first: %d files, %v, %v; want no error, got.Truncated = true, len(got.Files) = 0",
+			len(got.Files), got.Truncated, err)
 	}
 	if _, err := List(t.Context(), dir+"/gone"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := List(ctx, dir); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 }
 
@@ -92,7 +93,7 @@ func TestWhatGitSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, err := Collect(t.Context(), git, dir, root); err != nil || !strings.Contains(e.Status, "?? a.txt") || e.Note == "" {
-		t.Errorf("without a commit: %+v, %v", e, err)
+		t.Errorf(`without a commit: %+v, %v; want no error, e.Status with "?? a.txt", e.Note other than ""`, e, err)
 	}
 	plain("-C", "repo", "add", ".")
 	plain("-C", "repo", "commit", "-qm", "first")
@@ -103,16 +104,17 @@ func TestWhatGitSays(t *testing.T) {
 	e, err := Collect(t.Context(), git, dir, root)
 	if err != nil || e.Note != "" || !strings.Contains(e.Status, "## main") || !strings.Contains(e.Status, " M a.txt") ||
 		!strings.Contains(e.Stat, "1 file changed") || strings.Contains(e.Status, token) {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf(`%+v, %v; want no error, e.Note = "", e.Status with "## main", e.Status with " M a.txt", e.Stat with "1 file `+
+			`changed", e.Status without %v`, e, err, token)
 	}
 	if _, err := os.Stat(root + "/canary"); err == nil {
-		t.Error("something was executed")
+		t.Error("something was executed; want an error")
 	}
 	// Neither a repository around the root nor none at all is an error.
 	if e, err := Collect(t.Context(), git, root, root); err != nil || e.Status != "" || e.Note == "" || len(e.Listing.Files) == 0 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf(`%+v, %v; want no error, e.Status = "", e.Note other than "", len(e.Listing.Files) other than 0`, e, err)
 	}
 	if e, err := Collect(t.Context(), nil, dir, root); err != nil || e.Status != "" || len(e.Listing.Files) != 2 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf(`%+v, %v; want no error, e.Status = "", len(e.Listing.Files) = 2`, e, err)
 	}
 }

@@ -210,6 +210,6 @@ func (s *site) conflict(dir, branch string) {
 	cmd := exec.Command("git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", branch)
 	cmd.Dir = dir
 	if err := cmd.Run(); err == nil {
-		s.t.Fatal("there was no conflict")
+		s.t.Fatal("there was no conflict; want an error")
 	}
 }

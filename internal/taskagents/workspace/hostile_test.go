@@ -41,16 +41,16 @@ func TestHostileNamesOfBranches(t *testing.T) {
 	_, err = s.m.Provision(t.Context(), Request{Repo: s.remote, BranchName: "trunk"})
 	wantReason(t, err, "branch_exists")
 	if entries, _ := os.ReadDir(s.cfg.Base); len(entries) != 0 || exists(canary) {
-		t.Errorf("left behind: %v", entries)
+		t.Errorf("left behind: %v; want len(entries) = 0, not exists(canary)", entries)
 	}
 	// Whatever an execution, a role and a slug say, a name comes out of it.
 	w := s.provision(Request{Execution: "../../..", Role: "--force", Slug: "`touch x`; ../é"})
 	if !strings.HasPrefix(w.Branch, "eliza/") || !strings.HasSuffix(w.Branch, "/force-touch-x") {
-		t.Errorf("branch %q", w.Branch)
+		t.Errorf(`branch %q; want w.Branch beginning with "eliza/", w.Branch ending with "/force-touch-x"`, w.Branch)
 	}
 	w2 := s.provision(Request{Parent: w.ID, Execution: w.Execution, Role: "force", Slug: "touch x"})
 	if w2.Branch != w.Branch+"-2" {
-		t.Errorf("taken name: %q", w2.Branch)
+		t.Errorf(`taken name: %q; want w2.Branch = w.Branch + "-2"`, w2.Branch)
 	}
 	for _, ref := range []string{"--output=" + canary, "-p", "no such thing", "HEAD..HEAD", strings.Repeat("a", 300)} {
 		_, err := s.m.Diff(t.Context(), w.ID, ref)
@@ -145,7 +145,7 @@ func TestNothingOfARepositoryIsExecuted(t *testing.T) {
 			t.Error(err)
 		}
 		if f, err := s.m.Finalize(ctx, one.ID, FinalizeRequest{Force: true}); err != nil || f.Pull == nil {
-			t.Errorf("%+v, %v (%v)", f, err, errors.Unwrap(err))
+			t.Errorf("%+v, %v (%v); want no error, f.Pull not nil", f, err, errors.Unwrap(err))
 		}
 	}
 	s.provision(Request{Parent: w.ID})
@@ -236,15 +236,15 @@ func TestAWorkspaceThatLeadsElsewhereIsRefused(t *testing.T) {
 			tt.tamper(s, one, other)
 			wantReason(t, s.m.Push(t.Context(), one.ID, true), "security_violation")
 			if _, err := s.m.Provision(t.Context(), Request{Parent: one.ID}); !tt.child && reason(err) != "security_violation" {
-				t.Errorf("a worktree of it: %v", err)
+				t.Errorf(`a worktree of it: %v; want not (!tt.child && reason(err) != "security_violation")`, err)
 			}
 			if got := s.plain(s.remote, "for-each-ref", "refs/heads/"+one.Branch); got != "" {
-				t.Errorf("it was pushed: %s", got)
+				t.Errorf(`it was pushed: %s; want got = ""`, got)
 			}
 		})
 	}
 	if f, err := s.m.Finalize(t.Context(), w.ID, FinalizeRequest{}); err != nil || f.Pull == nil {
-		t.Errorf("as it was, it works: %+v, %v", f, err)
+		t.Errorf("as it was, it works: %+v, %v; want no error, f.Pull not nil", f, err)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestTheBaseMayBeALinkAndNothingElseMay(t *testing.T) {
 	})
 	w := s.provision(Request{})
 	if w.Path != filepath.Join(s.dir, "real", w.ID) {
-		t.Errorf("path %q", w.Path)
+		t.Errorf(`path %q; want w.Path = filepath.Join(s.dir, "real", w.ID)`, w.Path)
 	}
 	child := s.provision(Request{Parent: w.ID})
 	victim := filepath.Join(s.dir, "victim")
@@ -268,7 +268,7 @@ func TestTheBaseMayBeALinkAndNothingElseMay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.m.Remove(t.Context(), one.ID, false); reason(err) != "workspace_dirty" {
-			t.Errorf("what cannot be looked at was removed: %v", err)
+			t.Errorf(`what cannot be looked at was removed: %v; want reason(err) = "workspace_dirty"`, err)
 		}
 		if err := s.m.Remove(t.Context(), one.ID, true); err != nil {
 			t.Error(err)
@@ -307,18 +307,18 @@ func TestSubmodulesPassTheSamePolicy(t *testing.T) {
 		}
 		w := s.provision(req)
 		if data, err := os.ReadFile(w.Path + "/lib/good/part.txt"); err != nil || string(data) != "part\n" {
-			t.Errorf("%q, %v; notes %v", data, err, w.Notes)
+			t.Errorf(`%q, %v; notes %v; want no error, string(data) = "part\n"`, data, err, w.Notes)
 		}
 		for _, bad := range []string{"ext", "outside", "host"} {
 			if exists(w.Path + "/lib/" + bad + "/part.txt") {
-				t.Errorf("%s was fetched", bad)
+				t.Errorf(`%s was fetched; want not exists(w.Path + "/lib/" + bad + "/part.txt")`, bad)
 			}
 		}
 		if len(w.Notes) < 3 {
-			t.Errorf("notes %v", w.Notes)
+			t.Errorf("notes %v; want len(w.Notes) at least 3", w.Notes)
 		}
 		if st, err := s.m.Status(t.Context(), w.ID); err != nil || !st.Clean {
-			t.Errorf("%+v, %v", st, err)
+			t.Errorf("%+v, %v; want no error, st.Clean = true", st, err)
 		}
 	}
 	if exists(canary) {
@@ -333,6 +333,6 @@ func TestErrorsNameNoPathOfOurs(t *testing.T) {
 	s.write(w.Path+"/.git/config", "[broken\n")
 	_, err := s.m.Status(t.Context(), w.ID)
 	if err == nil || strings.Contains(capability.AsError(err).Message, s.dir) {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want an error, capability.AsError(err).Message without %v", err, s.dir)
 	}
 }

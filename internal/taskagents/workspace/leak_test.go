@@ -23,21 +23,22 @@ func TestCredentialsStayOutOfTheHistory(t *testing.T) {
 		e := capability.AsError(err)
 		doc, _ := e.MarshalJSON()
 		if strings.Contains(string(doc), token) || strings.Contains(errString(err), token) {
-			t.Errorf("%s: the error holds the credential", what)
+			t.Errorf("%s: the error holds the credential; want string(doc) without %v, errString(err) without %v", what, token, token)
 		}
 		found, _ := e.Details["findings"].([]map[string]any)
 		if len(found) != 1 || found[0]["file"] != file || found[0]["line"] != line || found[0]["kind"] != "github_token" {
-			t.Errorf("%s: %v", what, e.Details)
+			t.Errorf(`%s: %v; want len(found) = 1, found[0]["file"] = %v, found[0]["line"] = %v, found[0]["kind"] = "github_token"`,
+				what, e.Details, file, line)
 		}
 	}
 	_, err := s.m.Commit(ctx, w.ID, "work")
 	check("staged", err, "src/é \"q\".go", 3)
 	if got := s.plain(w.Path, "diff", "--cached", "--name-only"); got != "" {
-		t.Errorf("still staged: %s", got)
+		t.Errorf(`still staged: %s; want got = ""`, got)
 	}
 	f, err := s.m.Finalize(ctx, w.ID, FinalizeRequest{})
 	if err == nil || f.Steps[0].Outcome != "failed" || strings.Contains(f.Text+f.Steps[0].Detail, token) {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`%+v, %v; want an error, f.Steps[0].Outcome = "failed", f.Text + f.Steps[0].Detail without %v`, f, err, token)
 	}
 
 	// In a file that passes for binary, and in one that git is told not to diff.
@@ -55,7 +56,7 @@ func TestCredentialsStayOutOfTheHistory(t *testing.T) {
 	check("misleading", err, "data.bin", 3)
 	_ = os.Remove(w.Path + "/data.bin")
 	if c, err := s.m.Commit(ctx, w.ID, "work"); err != nil || c.Hash == "" || c.Stat.Files != 2 {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf(`%+v, %v; want no error, c.Hash other than "", c.Stat.Files = 2`, c, err)
 	}
 
 	// The agent commits it by itself and takes it back: the history has it.
@@ -66,7 +67,7 @@ func TestCredentialsStayOutOfTheHistory(t *testing.T) {
 	s.plain(w.Path, "commit", "-qm", "taken back")
 	check("history", s.m.Push(ctx, w.ID, false), "leak.txt", 1)
 	if got := s.plain(s.remote, "for-each-ref", "refs/heads/"+w.Branch); got != "" {
-		t.Error("it was pushed")
+		t.Errorf(`it was pushed; got got = %q; want got = ""`, got)
 	}
 	s.plain(w.Path, "reset", "-q", "--soft", "HEAD~2")
 	if err := s.m.Push(ctx, w.ID, false); err != nil {
@@ -74,7 +75,7 @@ func TestCredentialsStayOutOfTheHistory(t *testing.T) {
 	}
 	s.write(w.Path+"/README.md", token+"\n")
 	if d, err := s.m.Diff(ctx, w.ID, ""); err != nil || strings.Contains(d.Text, token) || !strings.Contains(d.Text, "•••") {
-		t.Errorf("a diff shows it: %v", err)
+		t.Errorf(`a diff shows it: %v; want no error, d.Text without %v, d.Text with "•••"`, err, token)
 	}
 }
 
@@ -102,10 +103,10 @@ func TestTheBranchOfAWorkspaceIsTheOneThatIsPushed(t *testing.T) {
 	wantReason(t, err, "wrong_branch")
 	s.plain(w.Path, "checkout", "-q", w.Branch)
 	if c, err := s.m.Commit(ctx, w.ID, "--amend"); err != nil || c.Hash == "" {
-		t.Fatal(err)
+		t.Fatalf(`%v; want no error, c.Hash other than ""`, err)
 	}
 	if got := s.plain(w.Path, "log", "-1", "--format=%s"); got != "--amend" {
-		t.Errorf("message %q", got)
+		t.Errorf(`message %q; want got = "--amend"`, got)
 	}
 	if err := s.m.Push(ctx, w.ID, false); err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestTheBranchOfAWorkspaceIsTheOneThatIsPushed(t *testing.T) {
 	wantReason(t, s.m.Push(ctx, w.ID, false), "push_rejected")
 	wantReason(t, s.m.Push(ctx, w.ID, true), "push_rejected")
 	if got := s.plain(s.remote, "rev-parse", "refs/heads/"+w.Branch); got != theirs {
-		t.Error("it was overwritten")
+		t.Errorf("it was overwritten; got got = %v; want got = %v", got, theirs)
 	}
 	s.plain(w.Path, "fetch", "-q")
 	if err := s.m.Push(ctx, w.ID, true); err != nil {
@@ -165,7 +166,8 @@ func FuzzScanDiff(f *testing.F) {
 	f.Fuzz(func(t *testing.T, diff string) {
 		for _, found := range scanDiff(diff) {
 			if found.kind == "" || strings.ContainsRune(found.file, '\n') && !strings.Contains(diff, `\n`) {
-				t.Errorf("%+v", found)
+				t.Errorf(`%+v; want found.kind other than "", not (strings.ContainsRune(found.file, '\n') && `+
+					"!strings.Contains(diff, `\\n`))", found)
 			}
 		}
 	})
@@ -178,7 +180,7 @@ func FuzzParseStatus(f *testing.F) {
 		s := parseStatus(out)
 		n := len(s.Modified) + len(s.Staged) + len(s.Untracked) + len(s.Unmerged)
 		if s.Clean != (n == 0) {
-			t.Errorf("clean %v with %d paths", s.Clean, n)
+			t.Errorf("clean %v with %d paths; want s.Clean = (n == 0)", s.Clean, n)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestEightWorktreesAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 			if f, err := s.m.Finalize(t.Context(), w.ID, FinalizeRequest{}); err != nil || f.Stat.Files != 1 || f.Pull == nil {
-				t.Errorf("%+v, %v (%v)", f, err, errors.Unwrap(err))
+				t.Errorf("%+v, %v (%v); want no error, f.Stat.Files = 1, f.Pull not nil", f, err, errors.Unwrap(err))
 			}
 		})
 	}
@@ -44,13 +44,13 @@ func TestEightWorktreesAtOnce(t *testing.T) {
 		branches[w.Branch] = true
 	}
 	if len(branches) != 8 {
-		t.Fatalf("branches %v", branches)
+		t.Fatalf("branches %v; want len(branches) = 8", branches)
 	}
 	if got := strings.Count(s.plain(parent.Path, "worktree", "list"), "\n"); got != 8 {
-		t.Errorf("%d worktrees", got)
+		t.Errorf("%d worktrees; want got = 8", got)
 	}
 	if pulls, err := s.pulls.Pulls(parent.Repo); err != nil || len(pulls) != 8 {
-		t.Errorf("%d pull requests, %v", len(pulls), err)
+		t.Errorf("%d pull requests, %v; want no error, len(pulls) = 8", len(pulls), err)
 	}
 	wantReason(t, s.m.Remove(t.Context(), parent.ID, true), "has_worktrees")
 	for _, w := range made {
@@ -62,13 +62,13 @@ func TestEightWorktreesAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if got := s.plain(parent.Path, "worktree", "list"); strings.Contains(got, "\n") {
-		t.Errorf("worktrees left: %s", got)
+		t.Errorf(`worktrees left: %s; want got without "\n"`, got)
 	}
 	if got := s.plain(parent.Path, "for-each-ref", "--format=%(refname)", "refs/heads/eliza/swarm"); strings.Count(got, "\n") != 7 {
-		t.Errorf("branches that are not merged were dropped: %s", got)
+		t.Errorf(`branches that are not merged were dropped: %s; want strings.Count(got, "\n") = 7`, got)
 	}
 	if len(s.m.locks.m) != 0 {
-		t.Error("a lock is left")
+		t.Errorf("a lock is left; got len(s.m.locks.m) = %v; want len(s.m.locks.m) = 0", len(s.m.locks.m))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestABranchThatIsMergedGoesWithItsWorktree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.plain(parent.Path, "for-each-ref", "refs/heads/"+w.Branch); got != "" {
-			t.Errorf("%s is left", w.Branch)
+			t.Errorf(`%s is left; want got = ""`, w.Branch)
 		}
 	}
 }
@@ -171,21 +171,23 @@ func TestGarbageIsWhatIsOldAndNobodys(t *testing.T) {
 	s.later(23 * time.Hour)
 	young := s.provision(Request{Folder: true, Label: "young"})
 	if got, err := s.m.GC(ctx, isLive); err != nil || len(got.Removed)+len(got.Orphans)+len(got.Kept) != 0 {
-		t.Errorf("too early: %+v, %v", got, err)
+		t.Errorf("too early: %+v, %v; want no error, len(got.Removed) + len(got.Orphans) + len(got.Kept) = 0", got, err)
 	}
 	s.later(time.Hour)
 	got, err := s.m.GC(ctx, isLive)
 	if err != nil || !slices.Equal(got.Removed, []string{child.ID, parent.ID}) ||
 		!slices.Equal(got.Orphans, []string{"ws-0123456789abcdef"}) || len(got.Kept) != 2 || got.Kept[live.ID] == "" ||
 		!strings.Contains(got.Kept[dirty.ID], "lost") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("%+v, %v; want no error, got.Removed = []string{child.ID, parent.ID}, got.Orphans = "+
+			`[]string{"ws-0123456789abcdef"}, len(got.Kept) = 2, got.Kept[live.ID] other than "", got.Kept[dirty.ID] with "lost"`, got,
+			err)
 	}
 	for path, want := range map[string]bool{
 		parent.Path: false, child.Path: false, ours: false, theirs: true, dirty.Path: true,
 		live.Path: true, young.Path: true,
 	} {
 		if exists(path) != want {
-			t.Errorf("%s: there %v", path, !want)
+			t.Errorf("%s: there %v; want exists(path) = %v", path, !want, want)
 		}
 	}
 }
@@ -210,10 +212,11 @@ func TestGarbageIsCollectedEachHour(t *testing.T) {
 			})
 		}()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.Canceled", err)
 		}
 		if !slices.Equal(heard, []time.Duration{time.Hour, 2 * time.Hour}) || !slices.Equal(removed, []string{w.ID}) {
-			t.Errorf("heard at %v, removed %v", heard, removed)
+			t.Errorf("heard at %v, removed %v; want heard = []time.Duration{time.Hour, 2 * time.Hour}, removed = []string{w.ID}",
+				heard, removed)
 		}
 	})
 }
@@ -239,13 +242,13 @@ func TestACrashLeavesNothingHalfMade(t *testing.T) {
 	s.write("state/records/ws-ffffffffffffffff.json", "{half")
 	s.open()
 	if list := s.m.List(); len(list) != 1 || list[0].ID != parent.ID {
-		t.Errorf("%+v", list)
+		t.Errorf("%+v; want len(list) = 1, list[0].ID = %v", list, parent.ID)
 	}
 	if exists(half.Path) || exists(going.Path) || strings.Contains(s.plain(parent.Path, "worktree", "list"), "\n") {
 		t.Error("something is left")
 	}
 	if got := s.plain(parent.Path, "for-each-ref", "refs/heads/"+half.Branch); got != "" {
-		t.Error("the branch is left")
+		t.Errorf(`the branch is left; got got = %q; want got = ""`, got)
 	}
 }
 
@@ -300,11 +303,11 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 		"other.log": false, "conf/link.local": false, "setup.out": true,
 	} {
 		if exists(filepath.Join(w.Path, name)) != want {
-			t.Errorf("%s: there %v", name, !want)
+			t.Errorf("%s: there %v; want exists(filepath.Join(w.Path, name)) = %v", name, !want, want)
 		}
 	}
 	if data, _ := os.ReadFile(w.Path + "/setup.out"); string(data) != w.Path+"\n" {
-		t.Errorf("it ran in %q", data)
+		t.Errorf(`it ran in %q; want string(data) = w.Path + "\n"`, data)
 	}
 	s.m.cfg.Setup.Copy = append(s.m.cfg.Setup.Copy, "fail.log")
 	s.write(parent.Path+"/fail.log", "x")
@@ -313,7 +316,8 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 	wantReason(t, err, "setup_failed")
 	after, _ := os.ReadDir(s.cfg.Base)
 	if len(after) != len(before) || strings.Contains(s.plain(parent.Path, "branch", "--list", "unlucky"), "unlucky") {
-		t.Error("something is left of it")
+		t.Errorf(`something is left of it; got len(after) = %v; want len(after) = %v, s.plain(parent.Path, "branch", "--list", `+
+			`"unlucky") without "unlucky"`, len(after), len(before))
 	}
 	s.write(parent.Path+"/fail.log", strings.Repeat("x", maxCopiedFile+1))
 	_, err = s.m.Provision(t.Context(), Request{Parent: parent.ID})
@@ -338,11 +342,11 @@ func TestWhoGoesAwayLeavesNothing(t *testing.T) {
 	wantReason(t, err, "cancelled")
 	for _, dir := range []string{s.cfg.Base, filepath.Join(s.cfg.State, "records"), filepath.Join(s.cfg.State, "credentials")} {
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
-			t.Errorf("%s: %v", filepath.Base(dir), left)
+			t.Errorf("%s: %v; want len(left) = 0", filepath.Base(dir), left)
 		}
 	}
 	if len(s.m.List()) != 0 {
-		t.Error("it is listed")
+		t.Error("it is listed; want len(s.m.List()) = 0")
 	}
 }
 
@@ -352,18 +356,18 @@ func TestARepositoryWithoutCommits(t *testing.T) {
 	s.plain(s.dir, "init", "-q", "--bare", "-b", "main", s.dir+"/remotes/empty.git")
 	w := s.provision(Request{Repo: s.dir + "/remotes/empty.git"})
 	if w.BaseCommit != "" {
-		t.Errorf("%+v", w)
+		t.Errorf(`%+v; want w.BaseCommit = ""`, w)
 	}
 	if f, err := s.m.Finalize(t.Context(), w.ID, FinalizeRequest{}); err != nil || f.Text != noChanges {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("%+v, %v; want no error, f.Text = %v", f, err, noChanges)
 	}
 	s.write(w.Path+"/a", "one\n")
 	f, err := s.m.Finalize(t.Context(), w.ID, FinalizeRequest{SkipPull: true})
 	if err != nil || f.Stat.Files != 1 {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("%+v, %v; want no error, f.Stat.Files = 1", f, err)
 	}
 	if d, err := s.m.Diff(t.Context(), w.ID, ""); err != nil || !strings.Contains(d.Text, "+one") {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf(`%+v, %v; want no error, d.Text with "+one"`, d, err)
 	}
 	if err := s.m.Remove(t.Context(), w.ID, false); err != nil {
 		t.Error(err)

@@ -53,17 +53,17 @@ func TestRecordsAreThereAgain(t *testing.T) {
 	}
 	_, all, bad, err = OpenRecords[note](dir)
 	if err != nil || len(all) != 19 || all["r-7"] != (note{"x", 4}) {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf(`%v, %v; want no error, len(all) = 19, all["r-7"] = (note{"x", 4})`, all, err)
 	}
 	slices.Sort(bad)
 	if !slices.Equal(bad, []string{"Up.json", "half.json", "large.json", "link.json", "twice.json"}) {
 		t.Errorf("set aside: %v", bad)
 	}
 	if _, _, bad, err = OpenRecords[note](dir); err != nil || len(bad) != 0 {
-		t.Errorf("again: %v, %v", bad, err)
+		t.Errorf("again: %v, %v; want no error, len(bad) = 0", bad, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "r-1.json")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("%v, %v; want no error, info.Mode().Perm() = 0o600", info, err)
 	}
 }
 
@@ -75,10 +75,10 @@ func TestWhatIsNoRecord(t *testing.T) {
 	}
 	for _, id := range []string{"", "../x", "A", "a/b", "-a", strings.Repeat("a", 101)} {
 		if f.Put(id, note{}) == nil || f.Delete(id) == nil {
-			t.Errorf("%q was taken for an id", id)
+			t.Errorf("%q was taken for an id; want f.Put(id, note{}) not nil, f.Delete(id) not nil", id)
 		}
 	}
 	if f.Put("a", note{Text: strings.Repeat("x", maxFile)}) == nil {
-		t.Error("a record without bounds")
+		t.Error(`a record without bounds; want f.Put("a", note{Text: strings.Repeat("x", maxFile)}) not nil`)
 	}
 }

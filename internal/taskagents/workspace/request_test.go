@@ -32,9 +32,9 @@ func TestRequestsThatCannotBe(t *testing.T) {
 		wantReason(t, err, tt.want)
 	}
 	if same := s.provision(Request{Parent: w.ID, Repo: s.remote}); same.Parent != w.ID {
-		t.Errorf("%+v", same)
+		t.Errorf("%+v; want same.Parent = %v", same, w.ID)
 	} else if grandchild := s.provision(Request{Parent: same.ID}); grandchild.Parent != w.ID {
-		t.Errorf("a worktree of a worktree belongs to the clone: %+v", grandchild)
+		t.Errorf("a worktree of a worktree belongs to the clone: %+v; want grandchild.Parent = %v", grandchild, w.ID)
 	}
 	_, err := s.m.Status(ctx, folder.ID)
 	wantReason(t, err, "no_repository")
@@ -43,14 +43,14 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	_, err = s.m.Finalize(ctx, "nobody", FinalizeRequest{})
 	wantReason(t, err, "workspace_not_found")
 	if got, err := s.m.Resolve("mine"); err != nil || got.ID != w.ID {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("%+v, %v; want no error, got.ID = %v", got, err, w.ID)
 	}
 	_, err = s.m.Resolve("")
 	wantReason(t, err, "workspace_not_found")
 	if r, err := s.m.Repository(ctx, s.remote); err != nil {
 		t.Error(err)
 	} else if _, err := r.ListIssues(ctx, forge.IssueFilter{}); reason(err) != "no_issues" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "no_issues"`, err)
 	}
 	_, err = s.m.Repository(ctx, "acme/widget")
 	wantReason(t, err, "no_forge")
@@ -74,26 +74,29 @@ func TestEveryStepIsTold(t *testing.T) {
 	wantReason(t, err, "forge_refused")
 	if got := outcomes(f); !slices.Equal(got, []string{"commit done", "push done", "pull_request failed"}) ||
 		!strings.Contains(f.Text, "gone") || f.Commit == "" {
-		t.Errorf("%v: %+v", got, f)
+		t.Errorf(`%v: %+v; want got = []string{"commit done", "push done", "pull_request failed"}, f.Text with "gone", f.Commit `+
+			`other than ""`, got, f)
 	}
 	if told, _ := capability.AsError(err).Details["steps"].([]Step); len(told) != 3 {
-		t.Errorf("%v", capability.AsError(err).Details)
+		t.Errorf("%v; want len(told) = 3", capability.AsError(err).Details)
 	}
 	f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{Title: "  two\n lines ", Body: "see gh" + "p_" + strings.Repeat("aB3", 12)})
 	if got := outcomes(f); err != nil || !slices.Equal(got, []string{"commit skipped", "push done", "pull_request done"}) {
-		t.Errorf("it does not go on from there: %v, %v", got, err)
+		t.Errorf(`it does not go on from there: %v, %v; want no error, got = []string{"commit skipped", "push done", "pull_request done"}`,
+			got, err)
 	}
 	if pulls, err := s.pulls.Pulls(w.Repo); err != nil || pulls[0].Title != "two lines" || pulls[0].Body != "see •••" {
-		t.Errorf("%+v, %v", pulls, err)
+		t.Errorf(`%+v, %v; want no error, pulls[0].Title = "two lines", pulls[0].Body = "see •••"`, pulls, err)
 	}
 	s.write(w.Path+"/b.txt", "b\n")
 	f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{SkipCommit: true, SkipPull: true})
 	if got := outcomes(f); err != nil || !slices.Equal(got, []string{"commit skipped", "push done", "pull_request skipped"}) ||
 		f.Stat.Files != 1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf(`%v, %v; want no error, got = []string{"commit skipped", "push done", "pull_request skipped"}, f.Stat.Files = 1`,
+			got, err)
 	}
 	if stat, err := s.m.DiffStat(ctx, w.ID, ""); err != nil || stat.Files != 1 || stat.Insertions != 1 {
-		t.Errorf("%+v, %v", stat, err)
+		t.Errorf("%+v, %v; want no error, stat.Files = 1, stat.Insertions = 1", stat, err)
 	}
 	for _, p := range []forge.PullRequest{{}, {Title: strings.Repeat("x", 257)}} {
 		_, err := s.m.OpenPull(ctx, w.ID, p)

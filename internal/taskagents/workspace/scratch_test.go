@@ -81,11 +81,11 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 			d := newDesk(t, tt.retention)
 			r := d.create("s")
 			if r.Status != ScratchPending || !r.ExpiresAt.IsZero() || r.Label != "label of s" {
-				t.Errorf("at first: %+v", r)
+				t.Errorf(`at first: %+v; want r.Status = %v, r.ExpiresAt.IsZero(), r.Label = "label of s"`, r, ScratchPending)
 			}
 			d.now = d.now.Add(100 * time.Hour)
 			if gone, err := d.Sweep(); err != nil || len(gone) != 0 || !exists(r.Path) {
-				t.Errorf("a folder went while its session lived: %v, %v", gone, err)
+				t.Errorf("a folder went while its session lived: %v, %v; want no error, len(gone) = 0, exists(r.Path)", gone, err)
 			}
 			if err := d.SessionEnded("s", "stopped"); err != nil {
 				t.Fatal(err)
@@ -93,17 +93,18 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 			got := d.record("s")
 			if got.Status != tt.atEnd || got.TerminalEvent != "stopped" || got.ExpiresAt.IsZero() == tt.expires ||
 				exists(r.Path) != (tt.atEnd != ScratchDeleted) {
-				t.Errorf("at the end: %+v", got)
+				t.Errorf(`at the end: %+v; want got.Status = %v, got.TerminalEvent = "stopped", got.ExpiresAt.IsZero() other `+
+					"than %v, exists(r.Path) = (tt.atEnd != ScratchDeleted)", got, tt.atEnd, tt.expires)
 			}
 			if tt.expires && !got.ExpiresAt.Equal(d.now.Add(24*time.Hour)) {
-				t.Errorf("expires %v", got.ExpiresAt)
+				t.Errorf("expires %v; want not (tt.expires && !got.ExpiresAt.Equal(d.now.Add(24*time.Hour)))", got.ExpiresAt)
 			}
 			if err := d.SessionEnded("s", "again"); err != nil || d.record("s").TerminalEvent != "stopped" {
-				t.Errorf("a second end counted: %v", err)
+				t.Errorf(`a second end counted: %v; want no error, d.record("s").TerminalEvent = "stopped"`, err)
 			}
 			d.now = d.now.Add(24*time.Hour - time.Second)
 			if gone, err := d.Sweep(); err != nil || len(gone) != 0 {
-				t.Errorf("too early: %v, %v", gone, err)
+				t.Errorf("too early: %v, %v; want no error, len(gone) = 0", gone, err)
 			}
 			d.now = d.now.Add(time.Second)
 			if _, err := d.Sweep(); err != nil {
@@ -111,10 +112,10 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 			}
 			if tt.afterTTL == "" {
 				if len(d.List()) != 0 {
-					t.Errorf("%+v", d.List())
+					t.Errorf("%+v; want len(d.List()) = 0", d.List())
 				}
 			} else if got := d.record("s"); got.Status != tt.afterTTL || exists(r.Path) != (tt.afterTTL != ScratchDeleted) {
-				t.Errorf("after the TTL: %+v", got)
+				t.Errorf("after the TTL: %+v; want got.Status = %v, exists(r.Path) = (tt.afterTTL != ScratchDeleted)", got, tt.afterTTL)
 			}
 		})
 	}
@@ -134,7 +135,7 @@ func TestPeopleDecide(t *testing.T) {
 	_, err = d.Promote("promoted", "x")
 	wantReason(t, err, "session_live")
 	if r, err := d.Keep("kept"); err != nil || r.Status != ScratchKept { // while it lives
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("%+v, %v; want no error, r.Status = %v", r, err, ScratchKept)
 	}
 	for _, s := range []string{"kept", "deleted", "promoted"} {
 		if err := d.SessionEnded(s, ""); err != nil {
@@ -149,7 +150,8 @@ func TestPeopleDecide(t *testing.T) {
 	r, err := d.Promote("promoted", " My Tool! (v2) ")
 	if err != nil || r.Status != ScratchPromoted || filepath.Base(r.Path) != "my-tool-v2" || !exists(filepath.Join(r.Path, "work.txt")) ||
 		exists(promoted.Path) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`%+v, %v; want no error, r.Status = %v, filepath.Base(r.Path) = "my-tool-v2", exists(filepath.Join(r.Path, `+
+			`"work.txt")), not exists(promoted.Path)`, r, err, ScratchPromoted)
 	}
 	_, err = d.Promote("promoted", "again")
 	wantReason(t, err, "wrong_state")
@@ -159,7 +161,8 @@ func TestPeopleDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !exists(kept.Path) || exists(deleted.Path) || !exists(r.Path) || len(d.List()) != 1 {
-		t.Errorf("after a long time: %+v", d.List())
+		t.Errorf("after a long time: %+v; want exists(kept.Path), not exists(deleted.Path), exists(r.Path), len(d.List()) = 1",
+			d.List())
 	}
 	wantReason(t, d.Delete("kept"), "") // the user has changed their mind
 	if exists(kept.Path) {
@@ -192,7 +195,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 		}
 	}
 	if r, err := d.Promote("a", "site"); err != nil || filepath.Base(r.Path) != "site-999" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`%+v, %v; want no error, filepath.Base(r.Path) = "site-999"`, r, err)
 	}
 	_, err := d.Promote("b", "Site")
 	wantReason(t, err, "name_taken")
@@ -201,7 +204,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 		"a--b": "a-b",
 	} {
 		if got := scratchSlug(name); got != want {
-			t.Errorf("%q: %q", name, got)
+			t.Errorf("%q: %q; want got = %v", name, got, want)
 		}
 	}
 }
@@ -264,6 +267,6 @@ func TestAPromotionSurvivesACrash(t *testing.T) {
 		t.Error("it was not moved")
 	}
 	if sessions := d.List(); len(sessions) != 1 || !slices.Equal([]ScratchStatus{sessions[0].Status}, []ScratchStatus{ScratchPromoted}) {
-		t.Errorf("%+v", sessions)
+		t.Errorf("%+v; want len(sessions) = 1, []ScratchStatus{sessions[0].Status} = []ScratchStatus{ScratchPromoted}", sessions)
 	}
 }

@@ -42,7 +42,7 @@ func packages(t *testing.T) []goPackage {
 		list = append(list, p)
 	}
 	if len(list) < 10 {
-		t.Fatalf("only %d packages found", len(list))
+		t.Fatalf("only %d packages found; want len(list) at least 10", len(list))
 	}
 	return list
 }
@@ -60,7 +60,7 @@ func TestImportsPointDown(t *testing.T) {
 		from := p.path()
 		place, ok := placeOf(from)
 		if !ok {
-			t.Errorf("%s is in no place of the level table", from)
+			t.Errorf("%s is in no place of the level table; want ok = true", from)
 			continue
 		}
 		for _, imp := range p.Imports {
@@ -73,7 +73,7 @@ func TestImportsPointDown(t *testing.T) {
 				continue
 			}
 			if why := crosses(from, place, to); why != "" {
-				t.Errorf("%s imports %s: %s", from, to, why)
+				t.Errorf(`%s imports %s: %s; want why = ""`, from, to, why)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func TestTheCoreDoesNoIO(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			if slices.Contains(coreForbidden(), imp) {
-				t.Errorf("%s imports %s: the core does no I/O", p.path(), imp)
+				t.Errorf("%s imports %s: the core does no I/O; want coreForbidden() without %v", p.path(), imp, imp)
 			}
 			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") || strings.HasPrefix(imp, module) {
 				continue
@@ -154,13 +154,14 @@ func TestEveryPackageHasACommentAndItsOwnName(t *testing.T) {
 	seen := make(map[string]string)
 	for _, p := range packages(t) {
 		if len(p.GoFiles) > 0 && len(strings.Fields(p.Doc)) < 5 {
-			t.Errorf("%s has no package comment that teaches", p.path())
+			t.Errorf("%s has no package comment that teaches; want not (len(p.GoFiles) > 0 && len(strings.Fields(p.Doc)) < 5)",
+				p.path())
 		}
 		if p.Name == "main" || len(p.GoFiles) == 0 {
 			continue
 		}
 		if other, twice := seen[p.Name]; twice {
-			t.Errorf("package name %s is used by %s and %s: grep must find one thing", p.Name, other, p.path())
+			t.Errorf("package name %s is used by %s and %s: grep must find one thing; want twice = false", p.Name, other, p.path())
 		}
 		seen[p.Name] = p.path()
 	}
@@ -174,7 +175,8 @@ func TestFilesStayReadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := bytes.Count(data, []byte("\n")); n > maxFileLines {
-			t.Errorf("%s has %d lines; split it by concern (400 is the aim, %d the ceiling)", name, n, maxFileLines)
+			t.Errorf("%s has %d lines; split it by concern (400 is the aim, %d the ceiling); want n at most %v",
+				name, n, maxFileLines, maxFileLines)
 		}
 	}
 }
@@ -192,7 +194,7 @@ func TestNothingRegistersItself(t *testing.T) {
 		}
 		for _, d := range file.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s has an init function: lists are explicit", name)
+				t.Errorf(`%s has an init function: lists are explicit; want not (ok && fn.Recv == nil && fn.Name.Name == "init")`, name)
 			}
 		}
 	}
@@ -244,7 +246,7 @@ func TestWireWordsStayAtTheBorder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(bytes.ToLower(data), []byte(forbidden)) {
-			t.Errorf("%s says %q; the word is endpoint or node", name, forbidden)
+			t.Errorf("%s says %q; the word is endpoint or node; want bytes.ToLower(data) without []byte(forbidden)", name, forbidden)
 		}
 	}
 }
@@ -266,7 +268,7 @@ func TestSQLiteAndItsRuntimeMatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "modernc.org/libc " + lines[3]; !strings.Contains(string(mod), want+"\n") {
-		t.Errorf("modernc.org/sqlite %s was made for another libc than %s", lines[1], lines[3])
+		t.Errorf(`modernc.org/sqlite %s was made for another libc than %s; want string(mod) with want + "\n"`, lines[1], lines[3])
 	}
 }
 
@@ -277,7 +279,7 @@ func TestNothingKeepsEveryMethodAlive(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			if imp == "text/template" || imp == "html/template" {
-				t.Errorf("%s imports %s", p.path(), imp)
+				t.Errorf(`%s imports %s; want imp other than "text/template", imp other than "html/template"`, p.path(), imp)
 			}
 		}
 	}
@@ -288,7 +290,8 @@ func TestNothingKeepsEveryMethodAlive(t *testing.T) {
 		}
 		for _, call := range []string{"UsageTemplate", "HelpTemplate", "VersionTemplate"} {
 			if bytes.Contains(data, []byte(".Set"+call+"(")) {
-				t.Errorf("%s calls Set%s: cobra's defaults and SetUsageFunc need no templates", name, call)
+				t.Errorf(`%s calls Set%s: cobra's defaults and SetUsageFunc need no templates; want data without []byte(".Set" `+
+					`+ call + "(")`, name, call)
 			}
 		}
 	}

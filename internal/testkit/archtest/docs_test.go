@@ -68,7 +68,8 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which is not there", path, m[1])
 			} else if heading != "" && !slices.Contains(headings(t, target), heading) {
-				t.Errorf("%s links to %s, which has no such heading", path, m[1])
+				t.Errorf(`%s links to %s, which has no such heading; want not (heading != "" && !slices.Contains(headings(t, `+
+					"target), heading))", path, m[1])
 			}
 		}
 		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
@@ -84,7 +85,7 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 		}
 	}
 	if named < 150 {
-		t.Errorf("only %d names were found: this test reads the wrong thing", named)
+		t.Errorf("only %d names were found: this test reads the wrong thing; want named at least 150", named)
 	}
 }
 

@@ -32,7 +32,8 @@ func TestEveryErrorIsExplained(t *testing.T) {
 	for i, row := range capability.CodeTable() {
 		want := []string{"`" + string(row.Code) + "`", row.Meaning, strconv.Itoa(row.HTTP), "`" + row.Router + "`", strconv.Itoa(row.Exit)}
 		if i >= len(codes) || len(codes[i]) != len(want)+3 || !slices.Equal(codes[i][:len(want)], want) || slices.Contains(codes[i], "") {
-			t.Errorf("the row of %s must begin %s, and go on with MCP, A2A and what to do", row.Code, strings.Join(want, " | "))
+			t.Errorf("the row of %s must begin %s, and go on with MCP, A2A and what to do; want i less than %v, len(codes[i]) = "+
+				`len(want) + 3, codes[i][:len(want)] = %v, codes[i] without ""`, row.Code, strings.Join(want, " | "), len(codes), want)
 		}
 	}
 	explained := make(map[string]bool)
@@ -55,7 +56,7 @@ func TestEveryErrorIsExplained(t *testing.T) {
 	}
 	for name := range explained {
 		if raised[name] == "" {
-			t.Errorf("docs/errors.md explains %s, which nothing gives any more", name)
+			t.Errorf(`docs/errors.md explains %s, which nothing gives any more; want raised[name] other than ""`, name)
 		}
 	}
 }
@@ -65,7 +66,7 @@ func rowsUnder(t *testing.T, page, heading string) (rows [][]string) {
 	t.Helper()
 	_, part, found := strings.Cut(page, heading+"\n")
 	if !found {
-		t.Fatalf("docs/errors.md has no %q", heading)
+		t.Fatalf("docs/errors.md has no %q; want found = true", heading)
 	}
 	part, _, _ = strings.Cut(part, "\n## ")
 	for line := range strings.Lines(part) {
@@ -211,7 +212,7 @@ func (c *collector) traced(dir string, fn *ast.FuncDecl, e ast.Expr) {
 		where := fmt.Sprintf("%s.%s", dir, fn.Name.Name)
 		made, known := madeUp()[where]
 		if !known {
-			c.t.Errorf("%s makes a reason of other words; give it as a constant, or a row in madeUp", where)
+			c.t.Errorf("%s makes a reason of other words; give it as a constant, or a row in madeUp; want known = true", where)
 		}
 		for _, text := range made {
 			c.add(text, where)

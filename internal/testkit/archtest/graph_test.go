@@ -36,7 +36,7 @@ func TestImportGraphIsDrawn(t *testing.T) {
 	for from, list := range imports {
 		for to := range list {
 			if imports[to][from] && from < to {
-				t.Errorf("%s and %s import each other", from, to)
+				t.Errorf("%s and %s import each other; want not (imports[to][from] && from < to)", from, to)
 			}
 		}
 	}

@@ -85,7 +85,7 @@ func TestHouse(t *testing.T) {
 	} {
 		t.Logf("%-48s %7d  (at most %d)", f.name, f.got, f.max)
 		if f.got > f.max {
-			t.Errorf("%s: %d, at most %d", f.name, f.got, f.max)
+			t.Errorf("%s: %d, at most %d; want f.got at most %v", f.name, f.got, f.max, f.max)
 		}
 	}
 	t.Logf("the packages below 400 lines with one importer:\n\t%s", strings.Join(single, "\n\t"))

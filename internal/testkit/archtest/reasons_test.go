@@ -31,7 +31,8 @@ func TestReasonsAreComparedByConstants(t *testing.T) {
 					return true
 				}
 				if isReason(n.X) && isText(n.Y) || isReason(n.Y) && isText(n.X) {
-					t.Errorf("%s compares a reason with a literal; use the constant of the package that raises it", fset.Position(n.Pos()))
+					t.Errorf("%s compares a reason with a literal; use the constant of the package that raises it; want not "+
+						"(isReason(n.X) && isText(n.Y)), not (isReason(n.Y) && isText(n.X))", fset.Position(n.Pos()))
 				}
 			case *ast.SwitchStmt:
 				if n.Tag == nil || !isReason(n.Tag) {
@@ -40,7 +41,8 @@ func TestReasonsAreComparedByConstants(t *testing.T) {
 				for _, s := range n.Body.List {
 					for _, e := range s.(*ast.CaseClause).List {
 						if isText(e) {
-							t.Errorf("%s compares a reason with a literal; use the constant of the package that raises it", fset.Position(e.Pos()))
+							t.Errorf("%s compares a reason with a literal; use the constant of the package that raises it; want "+
+								"not isText(e)", fset.Position(e.Pos()))
 						}
 					}
 				}

@@ -106,7 +106,7 @@ func TestWireNamesStayAtTheBorder(t *testing.T) {
 	}
 	for _, folder := range slices.Sorted(maps.Keys(allowed)) {
 		if len(found[folder]) == 0 {
-			t.Errorf("%s has no camelCase JSON name; remove its row from foreignNames", folder)
+			t.Errorf("%s has no camelCase JSON name; remove its row from foreignNames; want len(found[folder]) other than 0", folder)
 		}
 	}
 }

@@ -74,8 +74,8 @@ func TestCommentsStayWithinTheirWordBudget(t *testing.T) {
 	}
 	for _, folder := range slices.Sorted(maps.Keys(budgets)) {
 		if got[folder] < budgets[folder] {
-			t.Errorf("%s: comments have %d unclear words, fewer than the budget %d in %s: lower it", folder, got[folder], budgets[folder],
-				wordBudgets)
+			t.Errorf("%s: comments have %d unclear words, fewer than the budget %d in %s: lower it; want got[folder] at least "+
+				"budgets[folder]", folder, got[folder], budgets[folder], wordBudgets)
 		}
 	}
 	t.Logf("%d unclear words in %d words of comments, %.1f per 10,000", total, words, float64(total)*10_000/float64(max(words, 1)))

@@ -61,7 +61,7 @@ func TestEveryRowHasATest(t *testing.T) {
 	rows := covered()
 	for i := range 15 {
 		if row := fmt.Sprintf("F%d", i+1); len(rows[row]) == 0 {
-			t.Errorf("%s has no test", row)
+			t.Errorf("%s has no test; want len(rows[row]) other than 0", row)
 		}
 	}
 	for row, tests := range rows {
@@ -73,10 +73,11 @@ func TestEveryRowHasATest(t *testing.T) {
 			function, sub, table := strings.Cut(function, "/")
 			source := sourceOf(t, dir)
 			if !regexp.MustCompile(`(?m)^func ` + function + `\(`).MatchString(source) {
-				t.Errorf("%s: there is no %s", row, name)
+				t.Errorf("%s: there is no %s; want regexp.MustCompile(`(?m)^func ` + function + `\\(`).MatchString(source)", row, name)
 			}
 			if table && !strings.Contains(source, `{name: "`+sub+`"`) {
-				t.Errorf("%s: %s has no row %s", row, function, sub)
+				t.Errorf("%s: %s has no row %s; want not (table && !strings.Contains(source, `{name: \"`+sub+`\"`))",
+					row, function, sub)
 			}
 		}
 	}
@@ -86,7 +87,7 @@ func sourceOf(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../../..", dir, "*_test.go"))
 	if err != nil || len(files) == 0 {
-		t.Errorf("%s has no tests: %v", dir, err)
+		t.Errorf("%s has no tests: %v; want no error, len(files) other than 0", dir, err)
 	}
 	var all strings.Builder
 	for _, name := range files {

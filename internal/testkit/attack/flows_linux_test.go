@@ -114,7 +114,7 @@ func TestF1(t *testing.T) {
 	s.ok("extensions", "enable", "tools.postman", "--yes")
 	s.says("1.1.0", "run", "/postman state")
 	if out, code := s.command(t, s.home, "extensions", "install", "--yes", p.folder(t)); code == 0 {
-		t.Errorf("a lower version was installed: %s", out)
+		t.Errorf("a lower version was installed: %s; want code other than 0", out)
 	}
 	s.says("nothing is wrong", "extensions", "doctor")
 	s.ok("extensions", "uninstall", "tools.postman")
@@ -127,16 +127,16 @@ func TestF1(t *testing.T) {
 	}
 	if r := s.run(ctx, c, "f1", "/postman get https://a/b"); r.Err != nil || !strings.Contains(r.Output, "https://a/b") ||
 		r.Metadata["exit_code"] != 0.0 {
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.Err = nil, r.Output with "https://a/b", r.Metadata["exit_code"] = 0.0`, r)
 	}
 	if r := s.run(ctx, c, "f1", "/postman explain last_response"); r.Err != nil || !strings.Contains(r.Output, "url") {
-		t.Errorf("%+v", r)
+		t.Errorf(`%+v; want r.Err = nil, r.Output with "url"`, r)
 	}
 	if err := c.Do(ctx, http.MethodPost, extensionsDoor+"/tools.postman/disable", nil, nil); err != nil {
 		t.Error(err)
 	}
 	if r := s.run(ctx, c, "f1", "/postman get https://a/b"); r.Err == nil {
-		t.Error("a disabled extension ran")
+		t.Error("a disabled extension ran; want r.Err not nil")
 	}
 	if err := s.install(ctx, c, postman("2.0.0"), t); err != nil {
 		t.Error(err)
@@ -146,7 +146,7 @@ func TestF1(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(filepath.Join(s.home, "extensions", id)); err == nil {
-			t.Errorf("%s is still there", id)
+			t.Errorf("%s is still there; want an error", id)
 		}
 	}
 	s.recorded(t, "event=extension_uninstalled&ext=tools.postman", "tools.postman")
@@ -163,7 +163,7 @@ func TestF1Legacy(t *testing.T) {
 		t.Error(err)
 	}
 	if r.Err != nil || r.Output != "Hello, World!\n" {
-		t.Errorf("%q %v", r.Output, r.Err)
+		t.Errorf(`%q %v; want r.Err = nil, r.Output = "Hello, World!\n"`, r.Output, r.Err)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestF2(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(s.ok("run", row.line, "--dry-run")), &plan); err != nil || plan.Action != row.action ||
 			!slices.Equal(plan.Args, row.args) {
-			t.Errorf("%q: %+v %v", row.line, plan, err)
+			t.Errorf("%q: %+v %v; want no error, plan.Action = %v, plan.Args = %v", row.line, plan, err, row.action, row.args)
 		}
 	}
 	s.says("a b $HOME q\"z", "run", `/x get a\ b '$HOME' "q\"z"`)
@@ -246,13 +246,13 @@ func TestF4(t *testing.T) {
 	}
 	for i := range 8 {
 		if r := s.run(t.Context(), c, "f4", "/ffour say x"); r.Err != nil {
-			t.Errorf("round %d, right after it was enabled: %v", i, r.Err)
+			t.Errorf("round %d, right after it was enabled: %v; want r.Err = nil", i, r.Err)
 		}
 		if err := c.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+p.id+"/disable", nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if r := s.run(t.Context(), c, "f4", "/ffour say x"); r.Err == nil {
-			t.Errorf("round %d: it ran right after it was disabled", i)
+			t.Errorf("round %d: it ran right after it was disabled; want r.Err not nil", i)
 		}
 		if err := s.enable(t.Context(), c, p.id); err != nil {
 			t.Fatal(err)
@@ -279,15 +279,15 @@ func TestF7(t *testing.T) {
 		t.Fatalf("r.Err = %v, want nil", r.Err)
 	}
 	if r := s.run(t.Context(), one, "s1", "/keeps explain last_response"); r.Err != nil || !strings.Contains(r.Output, "the-secret-answer") {
-		t.Errorf("its own: %q %v", r.Output, r.Err)
+		t.Errorf(`its own: %q %v; want r.Err = nil, r.Output with "the-secret-answer"`, r.Output, r.Err)
 	}
 	if r := s.run(t.Context(), one, "s2", "/keeps explain last_response"); r.Err == nil {
-		t.Errorf("another session: %q", r.Output)
+		t.Errorf("another session: %q; want r.Err not nil", r.Output)
 	}
 	if r := s.run(t.Context(), two, "s1", "/keeps explain last_response"); r.Err == nil {
-		t.Errorf("another user: %q", r.Output)
+		t.Errorf("another user: %q; want r.Err not nil", r.Output)
 	}
 	if r := s.run(t.Context(), one, "s1", "/peeks explain last_response"); strings.Contains(r.Output, "the-secret-answer") {
-		t.Errorf("another extension: %q %v", r.Output, r.Err)
+		t.Errorf(`another extension: %q %v; want r.Output without "the-secret-answer"`, r.Output, r.Err)
 	}
 }

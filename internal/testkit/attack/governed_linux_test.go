@@ -29,7 +29,7 @@ func TestF9(t *testing.T) {
 	for _, action := range []string{"say", "bad", "up"} {
 		r := s.run(t.Context(), c, "f9", "/fnine "+action)
 		if (r.Err == nil) != (action == "say") {
-			t.Errorf("%s: %v", action, r.Err)
+			t.Errorf(`%s: %v; want (r.Err == nil) = (action == "say")`, action, r.Err)
 		}
 	}
 
@@ -47,7 +47,7 @@ func TestF9(t *testing.T) {
 		})
 	}
 	if out, code := s.command(t, s.home, "audit", "verify"); code != 0 {
-		t.Errorf("audit verify: %d %s", code, out)
+		t.Errorf("audit verify: %d %s; want code = 0", code, out)
 	}
 	if err := s.uninstall(t.Context(), c, p.id); err != nil {
 		t.Error(err)
@@ -64,7 +64,7 @@ func TestF11(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := s.run(t.Context(), agent, "f11", "/once say x"); r.Err == nil || r.Err.Code != "approval_required" {
-		t.Fatalf("without a grant: %v", r.Err)
+		t.Fatalf(`without a grant: %v; want r.Err not nil, r.Err.Code = "approval_required"`, r.Err)
 	}
 	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/grants",
 		map[string]any{"role": "agent", "module": p.id, "max_uses": 1, "expires": "10m"}, nil); err != nil {
@@ -92,7 +92,7 @@ func TestF11(t *testing.T) {
 		t.Errorf("%d calls were refused for too many open approvals, want %d", refused, want)
 	}
 	if good != 1 {
-		t.Errorf("a grant for one call let %d through", good)
+		t.Errorf("a grant for one call let %d through; want good = 1", good)
 	}
 	s.recorded(t, "event=grant_used", "grant_used")
 	if err := s.uninstall(t.Context(), admin, p.id); err != nil {
@@ -124,7 +124,7 @@ func TestF12(t *testing.T) {
 	}
 	both.Wait()
 	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("two runs of a session went on at once: %s", took)
+		t.Errorf("two runs of a session went on at once: %s; want took at least 3 * time.Second", took)
 	}
 	// Two of the extension run; the third waits, and is cancelled from outside.
 	seconds := "86.0" + fmt.Sprint(s.pid)
@@ -132,7 +132,7 @@ func TestF12(t *testing.T) {
 	for i := range 3 {
 		three.Go(func() {
 			if r := s.run(t.Context(), c, fmt.Sprint("s", i), "/places long "+seconds); r.Err == nil {
-				t.Error("it slept to its end")
+				t.Error("it slept to its end; want r.Err not nil")
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestF12(t *testing.T) {
 	}
 	three.Wait()
 	if left := processes("sleep\x00" + seconds); len(left) > 0 {
-		t.Errorf("alive: %v", left)
+		t.Errorf("alive: %v; want len(left) at most 0", left)
 	}
 	if err := s.uninstall(t.Context(), c, p.id); err != nil {
 		t.Error(err)
@@ -153,7 +153,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within 30 s: %s; want not time.Now().After(deadline)", what)
 		}
 	}
 }
@@ -181,13 +181,14 @@ func TestF13(t *testing.T) {
 	if len(plan.Argv) != 3 || !strings.HasSuffix(plan.Argv[2], "/it") ||
 		!slices.Equal(plan.Permissions, []string{"exec", "filesystem.write"}) || plan.Sandbox.Tier != s.tier || plan.Sandbox.Network != "none" ||
 		plan.Runner != "exec.touch" {
-		t.Errorf("%+v", plan)
+		t.Errorf(`%+v; want len(plan.Argv) = 3, plan.Argv[2] ending with "/it", plan.Permissions = []string{"exec", `+
+			`"filesystem.write"}, plan.Sandbox.Tier = %v, plan.Sandbox.Network = "none", plan.Runner = "exec.touch"`, plan, s.tier)
 	}
 	if _, err := os.Stat(filepath.Join(s.home, "extensions", p.id, "work", "it")); err == nil {
-		t.Error("it was made")
+		t.Error("it was made; want an error")
 	}
 	if got := s.records(t, "event=capability_executed&ext="+p.id); len(got) > 0 {
-		t.Errorf("it is on record: %s", got)
+		t.Errorf("it is on record: %s; want len(got) at most 0", got)
 	}
 	s.fails(2, "", "run", "/dry make", "--dry-run") // a word is missing
 	s.ok("extensions", "disable", p.id)
@@ -214,11 +215,12 @@ func TestF14(t *testing.T) {
 		out, code := best.commandWith(t, home, []string{"JUNCTOR_SANDBOX_OFF=" + layer}, "sandbox", "status", "--json")
 		var got sandboxStatus
 		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
-			t.Errorf("%s: %d %v %s", layer, code, err, out)
+			t.Errorf("%s: %d %v %s; want no error, code = 0", layer, code, err, out)
 			continue
 		}
 		if got.Tier != tier || !strings.Contains(got.Layers[layer], "switched off") {
-			t.Errorf("without %s: tier %s, %q", layer, got.Tier, got.Layers[layer])
+			t.Errorf(`without %s: tier %s, %q; want got.Tier = %v, got.Layers[layer] with "switched off"`,
+				layer, got.Tier, got.Layers[layer], tier)
 		}
 		for name, state := range got.Layers {
 			if tier == "T1" && state == "active" && name != "hygiene" || tier == "T2" && state == "active" &&

@@ -76,7 +76,7 @@ func killAtRandom(t *testing.T, p place, rounds int) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(home, "run", "junctor-run-*")); len(left) > 0 {
-		t.Errorf("temporary folders are left: %v", left)
+		t.Errorf("temporary folders are left: %v; want len(left) at most 0", left)
 	}
 	s.stop()
 	t.Logf("%d kills at %s as %s in %s, while: %v", rounds, p.tier, p.user, time.Since(began).Round(time.Second), killed)
@@ -183,7 +183,7 @@ func whole(t *testing.T, s *server, when string) {
 	ctx := t.Context()
 	var found struct{ Findings []any }
 	if err := s.admin.Do(ctx, http.MethodGet, extensionsDoor+"/doctor", nil, &found); err != nil || len(found.Findings) != 0 {
-		t.Errorf("%s: the doctor says %v %v", when, found.Findings, err)
+		t.Errorf("%s: the doctor says %v %v; want no error, len(found.Findings) = 0", when, found.Findings, err)
 	}
 	var list struct {
 		Extensions []struct {
@@ -196,7 +196,7 @@ func whole(t *testing.T, s *server, when string) {
 	}
 	for _, x := range list.Extensions {
 		if x.Status != "INSTALLED" {
-			t.Errorf("%s: %+v", when, x)
+			t.Errorf(`%s: %+v; want x.Status = "INSTALLED"`, when, x)
 		}
 		if !x.Enabled {
 			if err := s.enable(ctx, s.admin, x.ID); err != nil {
@@ -204,11 +204,12 @@ func whole(t *testing.T, s *server, when string) {
 			}
 		}
 		if r := s.run(ctx, s.admin, "whole", "/killed fine"); r.Err != nil || strings.TrimSpace(r.Output) != "fine" {
-			t.Errorf("%s: what is there does not run: %q %v", when, r.Output, r.Err)
+			t.Errorf(`%s: what is there does not run: %q %v; want r.Err = nil, strings.TrimSpace(r.Output) = "fine"`,
+				when, r.Output, r.Err)
 		}
 		for name, text := range map[string]string{"one": "a\n", "two": "b\n"} {
 			if data, err := os.ReadFile(filepath.Join(s.home, "extensions", x.ID, "work", name)); err != nil || string(data) != text {
-				t.Errorf("%s: %s of the plan holds %q, %v", when, name, data, err)
+				t.Errorf("%s: %s of the plan holds %q, %v; want no error, string(data) = %v", when, name, data, err, text)
 			}
 		}
 	}
@@ -219,12 +220,12 @@ func whole(t *testing.T, s *server, when string) {
 	for _, f := range left {
 		if !strings.HasPrefix(f.Name(), ".") {
 			if len(list.Extensions) == 0 {
-				t.Errorf("%s: %s is there, and nothing is installed", when, f.Name())
+				t.Errorf("%s: %s is there, and nothing is installed; want len(list.Extensions) other than 0", when, f.Name())
 			}
 			continue
 		}
 		if inside, _ := os.ReadDir(filepath.Join(s.home, "extensions", f.Name())); len(inside) > 0 {
-			t.Errorf("%s: %s holds %v", when, f.Name(), inside)
+			t.Errorf("%s: %s holds %v; want len(inside) at most 0", when, f.Name(), inside)
 		}
 	}
 	var chain struct {
@@ -232,6 +233,6 @@ func whole(t *testing.T, s *server, when string) {
 		FirstBad any `json:"first_bad"`
 	}
 	if err := s.admin.Do(ctx, http.MethodGet, "/api/v1/audit/verify", nil, &chain); err != nil || chain.FirstBad != nil || chain.Records == 0 {
-		t.Errorf("%s: the audit: %+v %v", when, chain, err)
+		t.Errorf("%s: the audit: %+v %v; want no error, chain.FirstBad = nil, chain.Records other than 0", when, chain, err)
 	}
 }

@@ -78,13 +78,13 @@ func (a attack) at(t *testing.T, s *server) {
 	// The server is well: another user's run still succeeds, and what was
 	// installed can be removed.
 	if r := l.fine("afterwards"); r.Err != nil || strings.TrimSpace(r.Output) != "fine" {
-		t.Errorf("afterwards, somebody else's run: %q %v", r.Output, r.Err)
+		t.Errorf(`afterwards, somebody else's run: %q %v; want r.Err = nil, strings.TrimSpace(r.Output) = "fine"`, r.Output, r.Err)
 	}
 	if err := s.uninstall(t.Context(), l.who, l.p.id); err != nil {
 		t.Errorf("uninstall: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(s.home, "extensions", l.p.id)); err == nil {
-		t.Error("something of the extension is left")
+		t.Error("something of the extension is left; want an error")
 	}
 	for line := range strings.Lines(s.stderr.String()) {
 		if strings.Contains(line, "extension="+l.p.id) && strings.Contains(line, "still in the trash") {

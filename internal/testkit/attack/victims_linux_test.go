@@ -177,7 +177,7 @@ func (v *victims) startProcess(t *testing.T, user int) {
 	v.PID, v.process = cmd.Process.Pid, &victim{cmd: cmd, stdin: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if line, err := v.process.out.ReadString('\n'); err != nil || line != "alive\n" {
-		t.Fatalf("the victim says %q, %v", line, err)
+		t.Fatalf(`the victim says %q, %v; want no error, line = "alive\n"`, line, err)
 	}
 	if v.process.nice, err = syscall.Getpriority(syscall.PRIO_PROCESS, v.PID); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func (v *victims) untouched(t *testing.T) {
 	for _, path := range []string{v.File, v.HomeFile} {
 		data, err := os.ReadFile(path)
 		if err != nil || string(data) != canaryText {
-			t.Errorf("%s was changed: %q %v", filepath.Base(path), data, err)
+			t.Errorf("%s was changed: %q %v; want no error, string(data) = %v", filepath.Base(path), data, err, canaryText)
 		}
 	}
 	info, err := os.Stat(v.File)
@@ -199,25 +199,26 @@ func (v *victims) untouched(t *testing.T) {
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if info.Mode().Perm() != 0o666 || st.Nlink != 1 || int(st.Uid) != os.Geteuid() || !info.ModTime().Equal(v.mtime) {
-		t.Errorf("the attributes of the file were changed: %v %d %d %v", info.Mode(), st.Nlink, st.Uid, info.ModTime())
+		t.Errorf("the attributes of the file were changed: %v %d %d %v; want info.Mode().Perm() = 0o666, st.Nlink = 1, "+
+			"int(st.Uid) = os.Geteuid(), info.ModTime().Equal(v.mtime)", info.Mode(), st.Nlink, st.Uid, info.ModTime())
 	}
 	if n, _ := syscall.Listxattr(v.File, make([]byte, 512)); n > 0 {
-		t.Errorf("the file has %d bytes of attributes", n)
+		t.Errorf("the file has %d bytes of attributes; want n at most 0", n)
 	}
 	entries, err := os.ReadDir(v.Dir)
 	if err != nil || len(entries) > 1 {
-		t.Errorf("something was made outside: %v %v", entries, err)
+		t.Errorf("something was made outside: %v %v; want no error, len(entries) at most 1", entries, err)
 	}
 	if v.process == nil {
 		return
 	}
 	if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, v.PID); err != nil || priority != v.process.nice {
-		t.Errorf("the victim's priority is %d, not %d, %v", priority, v.process.nice, err)
+		t.Errorf("the victim's priority is %d, not %d, %v; want no error, priority = %v", priority, v.process.nice, err, v.process.nice)
 	}
 	_ = v.process.stdin.Close()
 	rest, _ := io.ReadAll(v.process.out)
 	if err := v.process.cmd.Wait(); err != nil || len(rest) > 0 {
-		t.Errorf("the victim: %v, %q", err, rest)
+		t.Errorf("the victim: %v, %q; want no error, len(rest) at most 0", err, rest)
 	}
 	v.process = nil
 }
@@ -226,6 +227,6 @@ func (v *victims) untouched(t *testing.T) {
 func (v *victims) nobodyReached(t *testing.T) {
 	t.Helper()
 	if got := v.hits.all(); len(got) > 0 {
-		t.Errorf("reached: %v", got)
+		t.Errorf("reached: %v; want len(got) at most 0", got)
 	}
 }

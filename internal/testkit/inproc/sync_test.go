@@ -41,7 +41,8 @@ func TestClocksAreThoseOfTheTest(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took < time.Hour || took > time.Hour+450*time.Second {
-			t.Errorf("it came in after %s, let in after an hour, tried every 300 s ± half", took)
+			t.Errorf("it came in after %s, let in after an hour, tried every 300 s ± half; want took at least time.Hour, took "+
+				"at most time.Hour + 450*time.Second", took)
 		}
 
 		k, err := b.Bucket(t.Context(), messaging.BucketOptions{Name: "leases", TTL: 30 * time.Second})
@@ -61,7 +62,7 @@ func TestClocksAreThoseOfTheTest(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("a lease of 30 s ended after %s", took)
+			t.Errorf("a lease of 30 s ended after %s; want took = 30 * time.Second", took)
 		}
 
 		sub, err := b.Conn().Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: "v1.gw.*.join"})
@@ -73,10 +74,10 @@ func TestClocksAreThoseOfTheTest(t *testing.T) {
 		defer cancel()
 		began = time.Now()
 		if _, err := c.Request(ctx, messaging.Message{Subject: "v1.gw.n1.join"}); capability.CodeOf(err) != capability.CodeTimeout {
-			t.Errorf("a request nobody answers: %v", err)
+			t.Errorf("a request nobody answers: %v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 		}
 		if took := time.Since(began); took != 15*time.Second {
-			t.Errorf("it ended after %s", took)
+			t.Errorf("it ended after %s; want took = 15 * time.Second", took)
 		}
 	})
 }
@@ -121,12 +122,12 @@ func TestASessionThatComesBackMayDoOnlyWhatItMayNow(t *testing.T) {
 			}
 		}
 		if m, err := kept.Next(t.Context()); err != nil || m.Subject != "a.x" {
-			t.Errorf("got %s, %v", m.Subject, err)
+			t.Errorf(`got %s, %v; want no error, m.Subject = "a.x"`, m.Subject, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if m, err := gone.Next(ctx); err == nil {
-			t.Errorf("%s was still delivered", m.Subject)
+			t.Errorf("%s was still delivered; want an error", m.Subject)
 		}
 	})
 }

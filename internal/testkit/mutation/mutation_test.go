@@ -266,7 +266,7 @@ func TestMutationsApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := strings.Count(string(source), m.old); n != 1 {
-			t.Errorf("%s: %s has its text %d times: %s", m.rule, m.file, n, m.old)
+			t.Errorf("%s: %s has its text %d times: %s; want n = 1", m.rule, m.file, n, m.old)
 		}
 		if seen[m.rule] {
 			t.Errorf("%s: twice", m.rule)

@@ -35,10 +35,10 @@ func TestScenario57HostilePayloads(t *testing.T) {
 	} {
 		_, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": raw}, "a")
 		if err == nil || len(d.host.Installed()) != 0 {
-			t.Errorf("%s is installed: %v", what, d.host.Installed())
+			t.Errorf("%s is installed: %v; want an error, len(d.host.Installed()) = 0", what, d.host.Installed())
 		}
 		if what == "reserved" && reason(err) != cmp.ReasonReserved {
-			t.Errorf("reserved: %v", err)
+			t.Errorf(`reserved: %v; want not (what == "reserved" && reason(err) != cmp.ReasonReserved)`, err)
 		}
 	}
 	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": payload("s", "user.cam", ``)},
@@ -74,7 +74,7 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 	} {
 		if sub, err := conn.Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: subject}); err == nil {
 			sub.Close()
-			t.Errorf("58: it hears %s", subject)
+			t.Errorf("58: it hears %s; want an error", subject)
 		}
 	}
 	frame, err := wire.Encode(&wire.Frame{CallID: "x", Type: wire.FrameResult, Value: json.RawMessage(`"forged"`)})
@@ -86,7 +86,7 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 		wire.SubjectLeave("victim"), wire.SubjectControl("victim"), wire.SubjectUpward("victim"), "$SYS.REQ.SERVER.PING", "$JS.API.INFO",
 	} {
 		if _, err := conn.Request(t.Context(), messaging.Message{Subject: subject, Data: frame}); err == nil {
-			t.Errorf("59: it speaks on %s", subject)
+			t.Errorf("59: it speaks on %s; want an error", subject)
 		}
 	}
 	// Its own subjects it has, and a join in another's name is refused there, too.
@@ -99,10 +99,10 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reply, err := wire.Decode[wire.JoinReply](m.Data); err != nil || reply.OK {
-		t.Errorf("%s %v", m.Data, err)
+		t.Errorf("%s %v; want no error, reply.OK = false", m.Data, err)
 	}
 	if out, err := p.call(t, "victim", "hello", nil); err != nil || string(out) != `"hi"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"hi\""`, out, err)
 	}
 	// A flood of heartbeats and of nonsense on its own subjects does not disturb other nodes.
 	for i := range 20_000 {
@@ -116,7 +116,7 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 	}
 	began := time.Now()
 	if out, err := p.call(t, "victim", "hello", nil); err != nil || string(out) != `"hi"` {
-		t.Errorf("during the flood: %s %v", out, err)
+		t.Errorf(`during the flood: %s %v; want no error, string(out) = "\"hi\""`, out, err)
 	}
 	t.Logf("a call during the flood took %s", time.Since(began))
 }
@@ -151,17 +151,17 @@ function fine(d) { return d.args; }`
 		began := time.Now()
 		out, err := p.call(t, "a", "user."+export, nil)
 		if err == nil || time.Since(began) > 30*time.Second {
-			t.Errorf("%s: %.60s after %s", export, out, time.Since(began))
+			t.Errorf("%s: %.60s after %s; want an error, time.Since(began) at most 30 * time.Second", export, out, time.Since(began))
 		}
 	}
 	if out, err := p.call(t, "a", "user.fork", nil); err != nil || strings.Contains(string(out), "function") ||
 		strings.Contains(string(out), "object") {
-		t.Errorf("fork: %s %v", out, err)
+		t.Errorf(`fork: %s %v; want no error, string(out) without "function", string(out) without "object"`, out, err)
 	}
 	if out, err := p.call(t, "a", "user.fine", []int{7}); err != nil || string(out) != `[7]` {
-		t.Errorf("the node goes on: %s %v", out, err)
+		t.Errorf(`the node goes on: %s %v; want no error, string(out) = "[7]"`, out, err)
 	}
 	if p.status(t, "a") != "connected" {
-		t.Error("the node is gone")
+		t.Error(`the node is gone; want p.status(t, "a") = "connected"`)
 	}
 }

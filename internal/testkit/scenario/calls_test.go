@@ -50,10 +50,11 @@ func TestScenario40NoSuchFunction(t *testing.T) {
 	_, err := p.call(t, "a", "nothing", nil)
 	if e := capability.AsError(err); e == nil || e.Reason != cmp.ReasonFunctionNotFound || e.Code != capability.CodeUnknownCapability ||
 		e.Hint == "" {
-		t.Errorf("%+v", err)
+		t.Errorf("%+v; want e not nil, e.Reason = cmp.ReasonFunctionNotFound, e.Code = capability.CodeUnknownCapability, e.Hint "+
+			`other than ""`, err)
 	}
 	if _, err := p.call(t, "nobody", "hello", nil); err == nil {
-		t.Error("a node that is not there was called")
+		t.Error("a node that is not there was called; want an error")
 	}
 }
 
@@ -86,7 +87,8 @@ func TestScenario41And42And43QueueDeadlineAndCaller(t *testing.T) {
 	eventually(t, "one runs and one waits", 5*time.Second, func() bool { _, queued := d.exec.Load(); return queued == 1 })
 	_, err := p.call(t, "a", "wait", nil)
 	if e := capability.AsError(err); e == nil || e.Reason != cmp.ReasonOverloaded || e.Code != capability.CodeOverloaded || e.RetryAfter <= 0 {
-		t.Errorf("41: %+v", err)
+		t.Errorf("41: %+v; want e not nil, e.Reason = cmp.ReasonOverloaded, e.Code = capability.CodeOverloaded, e.RetryAfter more than 0",
+			err)
 	}
 	stop()
 	<-second
@@ -106,7 +108,8 @@ func TestScenario41And42And43QueueDeadlineAndCaller(t *testing.T) {
 			Select: map[string]string{"node": "a"}, Timeout: "300ms",
 		}, nil)
 		if e := capability.AsError(err); e == nil || e.Code != capability.CodeTimeout || time.Since(began) > 10*time.Second {
-			t.Errorf("42: %v after %s", err, time.Since(began))
+			t.Errorf("42: %v after %s; want e not nil, e.Code = capability.CodeTimeout, time.Since(began) at most 10 * time.Second",
+				err, time.Since(began))
 		}
 		select {
 		case <-entered:
@@ -170,26 +173,27 @@ func TestScenario44Streams(t *testing.T) {
 		switch {
 		case item.Progress != nil && item.Progress.Stage == "":
 			if want := fmt.Sprintf(`"%d `, next); !strings.HasPrefix(string(item.Progress.Data), want) || ends > 0 {
-				t.Errorf("chunk %s after %s", item.Progress.Data, want)
+				t.Errorf("chunk %s after %s; want string(item.Progress.Data) beginning with %v, ends at most 0",
+					item.Progress.Data, want, want)
 			}
 			next++
 		case item.OK:
 			if ends++; len(item.Result) != 20 {
-				t.Errorf("%d in the end", len(item.Result))
+				t.Errorf("%d in the end; want len(item.Result) = 20", len(item.Result))
 			}
 		}
 	}
 	if next != 20 || ends != 1 {
-		t.Errorf("%d chunks, %d ends", next, ends)
+		t.Errorf("%d chunks, %d ends; want next = 20, ends = 1", next, ends)
 	}
 	out, err := p.call(t, "a", "count", nil) // called plainly it is a list
 	var list []string
 	if err != nil || json.Unmarshal(out, &list) != nil || len(list) != 20 {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("%s %v; want no error, json.Unmarshal(out, &list) = nil, len(list) = 20", out, err)
 	}
 	stdout, _, code := p.cli(t, "call", "a", "count", "--stream")
 	if lines := strings.Split(strings.TrimSpace(stdout), "\n"); code != 0 || len(lines) != 20 || !strings.HasPrefix(lines[19], `"19 `) {
-		t.Errorf("%d %s", code, stdout)
+		t.Errorf(`%d %s; want code = 0, len(lines) = 20, lines[19] beginning with "\"19 "`, code, stdout)
 	}
 }
 
@@ -229,13 +233,13 @@ func TestScenario47ATenMebibyteResultAndASkillAboveOneMessage(t *testing.T) {
 	}
 	out, err := p.call(t, "a", "large", nil)
 	if err != nil || len(out) != 10<<20+2 {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("%d bytes, %v; want no error, len(out) = 10<<20 + 2", len(out), err)
 	}
 	if out, err := p.call(t, "a", "huge", nil); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("%d bytes, %v; want capability.CodeOf(err) = capability.CodeTooLarge", len(out), err)
 	}
 	if out, err := p.call(t, "a", "small", nil); err != nil || string(out) != `"x"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"x\""`, out, err)
 	}
 }
 
@@ -267,20 +271,20 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 	for range 4 {
 		node, out, err := p.balanced(t, "who", "round_robin")
 		if err != nil || string(out) != `"`+node+`"` {
-			t.Fatalf("%s %s %v", node, out, err)
+			t.Fatalf("%s %s %v; want no error, string(out) = `\"` + node + `\"`", node, out, err)
 		}
 		seen = append(seen, node)
 	}
 	if seen[0] == seen[1] || seen[0] != seen[2] || seen[1] != seen[3] {
-		t.Errorf("49: %v", seen)
+		t.Errorf("49: %v; want seen[0] other than seen[1], seen[0] = seen[2], seen[1] = seen[3]", seen)
 	}
 	for range 3 {
 		if node, _, err := p.balanced(t, "who", map[string]any{"excluded_node_ids": []string{"a"}}); err != nil || node != "b" {
-			t.Errorf("50: %s %v", node, err)
+			t.Errorf(`50: %s %v; want no error, node = "b"`, node, err)
 		}
 	}
 	if node, _, err := p.balanced(t, "who", map[string]any{"preferred_node_ids": []string{"b"}}); err != nil || node != "b" {
-		t.Errorf("preferred: %s %v", node, err)
+		t.Errorf(`preferred: %s %v; want no error, node = "b"`, node, err)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -290,7 +294,7 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 	<-entered
 	for range 5 {
 		if node, _, err := p.balanced(t, "who", true); err != nil || node != "b" {
-			t.Errorf("48: %s %v", node, err)
+			t.Errorf(`48: %s %v; want no error, node = "b"`, node, err)
 		}
 	}
 	free()
@@ -303,7 +307,7 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 		t.Errorf("a read: %v", err)
 	}
 	if _, err := ask(t.Context(), p.admin, "fn.set", map[string]any{}, ""); capability.CodeOf(err) != capability.CodeSelectionRequired {
-		t.Errorf("a write: %v", err)
+		t.Errorf("a write: %v; want capability.CodeOf(err) = capability.CodeSelectionRequired", err)
 	}
 	if _, err := ask(t.Context(), p.admin, "fn.set", map[string]any{}, "any"); err != nil {
 		t.Errorf("a write to any: %v", err)
@@ -330,15 +334,15 @@ func TestScenario51NothingRunsTwice(t *testing.T) {
 	for range 3 {
 		var out client.Invoked
 		if err := p.admin.Invoke(t.Context(), inv, &out); err != nil || string(out.Result) != "1" {
-			t.Errorf("%s %v", out.Result, err)
+			t.Errorf(`%s %v; want no error, string(out.Result) = "1"`, out.Result, err)
 		}
 	}
 	ran.Store(0)
 	if _, err := p.call(t, "a", "die", nil); err == nil || ran.Load() != 1 {
-		t.Errorf("%v, ran %d times", err, ran.Load())
+		t.Errorf("%v, ran %d times; want an error, ran.Load() = 1", err, ran.Load())
 	}
 	if out, err := p.call(t, "a", "once", nil); err != nil || string(out) != "2" {
-		t.Errorf("a panic took the node with it: %s %v", out, err)
+		t.Errorf(`a panic took the node with it: %s %v; want no error, string(out) = "2"`, out, err)
 	}
 }
 
@@ -353,11 +357,11 @@ func TestScenario52FailingCallsBlockNothingElse(t *testing.T) {
 	}})
 	for range 6 {
 		if _, err := p.call(t, "a", "bad", nil); reason(err) != cmp.ReasonExecution {
-			t.Errorf("%v", err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonExecution", err)
 		}
 	}
 	if node, out, err := p.balanced(t, "good", true); err != nil || node != "a" || string(out) != `"yes"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, node = "a", string(out) = "\"yes\""`, out, err)
 	}
 }
 
@@ -406,7 +410,8 @@ func TestAGigabyteIsRefusedBeforeItIsTaken(t *testing.T) {
 	status, body := p.put(t, token, "a", strings.Repeat("0", 64), z)
 	if status != http.StatusRequestEntityTooLarge && status != 0 || status != 0 && !strings.Contains(body, "too_large") ||
 		z.sent.Load() > cmp.MaxAsset+(32<<20) {
-		t.Errorf("%d %s after %d bytes", status, body, z.sent.Load())
+		t.Errorf("%d %s after %d bytes; want not (status != http.StatusRequestEntityTooLarge && status != 0), not (status != 0 "+
+			`&& !strings.Contains(body, "too_large")), z.sent.Load() at most cmp.MaxAsset + (32 << 20)`, status, body, z.sent.Load())
 	}
 	sum := sha256.Sum256([]byte("other"))
 	for what, tt := range map[string]struct {
@@ -422,7 +427,7 @@ func TestAGigabyteIsRefusedBeforeItIsTaken(t *testing.T) {
 	} {
 		got, body := p.put(t, tt.token, tt.node, tt.digest, strings.NewReader("other"))
 		if tt.status != 0 && got != tt.status || tt.status == 0 && got < 300 {
-			t.Errorf("%s: %d %s", what, got, body)
+			t.Errorf("%s: %d %s; want not (tt.status != 0 && got != tt.status), not (tt.status == 0 && got < 300)", what, got, body)
 		}
 	}
 	if !slices.ContainsFunc([]string{"laptop", "a"}, func(id string) bool { return p.status(t, id) == "connected" }) {
@@ -455,12 +460,13 @@ func TestBroadcastAsksEveryNodeThatOnlyReads(t *testing.T) {
 	}
 	if err != nil || json.Unmarshal(out, &got) != nil || len(got) != 3 || got["a"].Result != "a" || !got["b"].OK || got["c"].OK ||
 		got["c"].Error.Reason != cmp.ReasonExecution {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, json.Unmarshal(out, &got) = nil, len(got) = 3, got["a"].Result = "a", got["b"].OK = `+
+			`true, got["c"].OK = false, got["c"].Error.Reason = cmp.ReasonExecution`, out, err)
 	}
 	if _, out, err := p.balanced(t, "set", "broadcast"); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("%s %v; want capability.CodeOf(err) = capability.CodeInvalidInput", out, err)
 	}
 	if stdout, stderr, code := p.cli(t, "call", "all", "who"); code != 0 || !strings.Contains(stdout, `"not today"`) {
-		t.Errorf("%d %s %s", code, stdout, stderr)
+		t.Errorf(`%d %s %s; want code = 0, stdout with "\"not today\""`, code, stdout, stderr)
 	}
 }

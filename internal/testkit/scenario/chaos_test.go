@@ -164,7 +164,8 @@ func (m *mayhem) load(ctx context.Context, f *traffic, worker int) {
 			}, &out)
 			f.count(m.t, what, key, err, time.Since(began), callTimeout+freezeDelay+2*time.Second)
 			if err == nil && !strings.Contains(string(out.Result), at) {
-				m.t.Errorf("%s was asked and %s answered", at, out.Result)
+				m.t.Errorf("%s was asked and %s answered; want not (err == nil && !strings.Contains(string(out.Result), at))",
+					at, out.Result)
 			}
 			if err == nil || key == "" || ctx.Err() != nil {
 				break
@@ -234,11 +235,11 @@ func rage(t *testing.T, seed uint64, nodes int, long time.Duration) {
 	}
 	t.Logf("all nodes answered within %s of the last", slowest.Round(time.Millisecond))
 	if got := m.gateway.nodes(t, m.gateway.admin, ""); len(got) != nodes {
-		t.Errorf("%d nodes are listed, of %d", len(got), nodes)
+		t.Errorf("%d nodes are listed, of %d; want len(got) = %v", len(got), nodes, nodes)
 	}
 	f.judge(t, m.done())
 	if len(f.answered) < 10 {
-		t.Error("there was no load")
+		t.Errorf("there was no load; got len(f.answered) = %v; want len(f.answered) at least 10", len(f.answered))
 	}
 	if out, stderr, code := m.gateway.cli(t, "audit", "verify"); code != 0 {
 		t.Errorf(`m.gateway.cli(t, "audit", "verify"): code = %v, want 0; out = %q; stderr = %q`, code, out, stderr)

@@ -44,28 +44,29 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 	ctx, c := t.Context(), p.admin
 	all, err := c.Nodes(ctx, client.NodeFilter{Labels: []string{"user:ann", " "}})
 	if err != nil || len(all) != 2 || all[0].ID != "a" || !slices.Contains(all[0].Functions, "user.who") {
-		t.Errorf("%+v %v", all, err)
+		t.Errorf(`%+v %v; want no error, len(all) = 2, all[0].ID = "a", all[0].Functions with "user.who"`, all, err)
 	}
 	if n, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"room:b"}}); err != nil || n.ID != "b" {
-		t.Errorf("%+v %v", n, err)
+		t.Errorf(`%+v %v; want no error, n.ID = "b"`, n, err)
 	}
 	if _, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"user:ann"}}); reason(err) != cmp.ReasonAmbiguous ||
 		!strings.Contains(err.Error(), "a, b") {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = cmp.ReasonAmbiguous, err.Error() with "a, b"`, err)
 	}
 	if _, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"none"}}); reason(err) != cmp.ReasonNodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = cmp.ReasonNodeNotFound", err)
 	}
 	if s, err := c.NodeStatus(ctx, "a"); err != nil || s.Health != 1 || s.Status != "connected" {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf(`%+v %v; want no error, s.Health = 1, s.Status = "connected"`, s, err)
 	}
 	// A keyword of the function that is also an option of the client reaches it.
 	result, node, err := c.Call(ctx, "user.who", map[string]any{"timeout_ms": 5}, client.CallOptions{Node: "b"})
 	if err != nil || node != "b" || string(result) != `{"kwargs":{"timeout_ms":5},"node":"b"}` {
-		t.Errorf("%s %s %v", result, node, err)
+		t.Errorf(`%s %s %v; want no error, node = "b", string(result) = "{\"kwargs\":{\"timeout_ms\":5},\"node\":\"b\"}"`,
+			result, node, err)
 	}
 	if _, node, err := c.Call(ctx, "user.who", nil, client.CallOptions{Balancing: map[string]any{"excluded_node_ids": []string{"a"}}}); err != nil || node != "b" {
-		t.Errorf("%s %v", node, err)
+		t.Errorf(`%s %v; want no error, node = "b"`, node, err)
 	}
 	n := 0
 	for chunk, err := range c.Stream(ctx, "user.count", nil, client.CallOptions{Node: "a"}) {
@@ -74,7 +75,7 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 		}
 		if n++; n == 10 {
 			if string(chunk) != "9" {
-				t.Errorf("%s", chunk)
+				t.Errorf(`%s; want string(chunk) = "9"`, chunk)
 			}
 			break // which ends the call
 		}
@@ -88,7 +89,7 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 		t.Fatalf(`skills.Install(raw, false): err = %v, want nil; name = %q, want "pack"`, err, name)
 	}
 	if _, err := skills.Install(raw, false); capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	for ref, want := range map[string]string{"pack/who": `"node":"a"`, "pack.who": `"node":"a"`, "who": `"node":"a"`, "pinned": `"node":"b"`} {
 		o := client.RunOptions{User: "ann"}
@@ -96,17 +97,17 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 			o = client.RunOptions{}
 		}
 		if out, err := skills.RunRef(ctx, ref, nil, o); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %s %v", ref, out, err)
+			t.Errorf("%s: %s %v; want no error, string(out) with %v", ref, out, err, want)
 		}
 	}
 	if _, err := skills.Run(ctx, "pack", "only", nil, client.RunOptions{}); capability.CodeOf(err) != capability.CodeInvalidInput ||
 		!strings.Contains(err.Error(), "fr") || !strings.Contains(err.Error(), "zh-cn") {
-		t.Error(err)
+		t.Errorf(`%v; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() with "fr", err.Error() with "zh-cn"`, err)
 	}
 	if _, err := skills.Run(ctx, "pack", "only", nil, client.RunOptions{Language: "fr-ca", Node: "a"}); err != nil {
 		t.Error(err)
 	}
 	if !skills.Uninstall("pack") || skills.Uninstall("pack") || len(skills.List()) != 0 {
-		t.Error("uninstall")
+		t.Error(`uninstall; want skills.Uninstall("pack"), not skills.Uninstall("pack"), len(skills.List()) = 0`)
 	}
 }

@@ -55,7 +55,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	}
 	first, err := hold("a", `{"function":"note","args":{"n":1}}`)
 	if err != nil || first.State != "held" {
-		t.Fatalf("%+v %v", first, err)
+		t.Fatalf(`%+v %v; want no error, first.State = "held"`, first, err)
 	}
 	second, err := hold("a", `{"function":"note","args":{"n":2},"hold":"1h"}`)
 	if err != nil {
@@ -69,22 +69,22 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 		`{"function":"note","hold":"soon"}`:                                 capability.CodeInvalidInput,
 	} {
 		if _, err := hold("a", body); capability.CodeOf(err) != code {
-			t.Errorf("%.60s: %v", body, err)
+			t.Errorf("%.60s: %v; want capability.CodeOf(err) = %v", body, err, code)
 		}
 	}
 	if _, err := hold("nobody", `{"function":"note"}`); reason(err) != cmp.ReasonNodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = cmp.ReasonNodeNotFound", err)
 	}
 	// The call of another principal is not visible.
 	if err := p.agent.Do(t.Context(), http.MethodGet, "/api/v1/calls/"+first.ID, nil, nil); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	var cancelled held
 	if err := p.admin.Do(t.Context(), http.MethodDelete, "/api/v1/calls/"+second.ID, nil, nil); err != nil {
 		t.Error(err)
 	}
 	if cancelled = show(second.ID); cancelled.State != "cancelled" {
-		t.Errorf("%+v", cancelled)
+		t.Errorf(`%+v; want cancelled.State = "cancelled"`, cancelled)
 	}
 	// It waits over a restart of the gateway, too, and runs once.
 	address := strings.TrimPrefix(p.url, "http://")
@@ -93,22 +93,22 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	p.join(t, offer)
 	eventually(t, "it is delivered", 20*time.Second, func() bool { return show(first.ID).State == "done" })
 	if c := show(first.ID); string(c.Result) != `{"n":1}` || c.Invocation == "" || ran.Load() != 1 {
-		t.Errorf("%+v, ran %d times", c, ran.Load())
+		t.Errorf(`%+v, ran %d times; want string(c.Result) = "{\"n\":1}", c.Invocation other than "", ran.Load() = 1`, c, ran.Load())
 	}
 	// A node that is there has it at once; what fails states why.
 	out, stderr, code := p.cli(t, "call", "a", "note", `{"n":3}`, "--hold", "10m")
 	if code != 0 || !strings.Contains(out, "hld_") {
-		t.Fatalf("%d %s %s", code, out, stderr)
+		t.Fatalf(`%d %s %s; want code = 0, out with "hld_"`, code, out, stderr)
 	}
 	id := out[strings.LastIndexByte(strings.TrimSpace(out), ' ')+1:]
 	eventually(t, "it is delivered at once", 5*time.Second, func() bool { return show(strings.TrimSpace(id)).State == "done" })
 	if out, _, code := p.cli(t, "held", "show", strings.TrimSpace(id)); code != 0 || !strings.Contains(out, `"n": 3`) {
-		t.Errorf("%d %s", code, out)
+		t.Errorf(`%d %s; want code = 0, out with "\"n\": 3"`, code, out)
 	}
 	if out, _, code := p.cli(t, "held", "list", "--node", "a"); code != 0 || strings.Count(out, "hld_") != 3 {
-		t.Errorf("%d %s", code, out)
+		t.Errorf(`%d %s; want code = 0, strings.Count(out, "hld_") = 3`, code, out)
 	}
 	if _, _, code := p.cli(t, "held", "cancel", first.ID); code != 1 {
-		t.Errorf("a call that has ended was withdrawn: %d", code)
+		t.Errorf("a call that has ended was withdrawn: %d; want code = 1", code)
 	}
 }

@@ -69,10 +69,11 @@ func TestScenario31JoinedIsListedAtOnce(t *testing.T) {
 	// Join returns when the gateway has answered: the list has it from then on.
 	n := p.nodes(t, p.admin, "label=gpu&function="+cmp.InstallSkill)["a"]
 	if !slices.Equal(n.Capabilities, []string{"device", "gpu"}) || n.Status != "connected" {
-		t.Errorf("%+v", n)
+		t.Errorf(`%+v; want n.Capabilities = []string{"device", "gpu"}, n.Status = "connected"`, n)
 	}
 	if len(p.nodes(t, p.admin, "label=gpu&label=none")) != 0 || len(p.nodes(t, p.agent, "")) != 1 {
-		t.Error("filters are subset tests, and agents see it")
+		t.Error(`filters are subset tests, and agents see it; want len(p.nodes(t, p.admin, "label=gpu&label=none")) = 0, ` +
+			`len(p.nodes(t, p.agent, "")) = 1`)
 	}
 }
 
@@ -83,10 +84,10 @@ func TestScenario32KilledIsNotRoutedToAndGoneAfterTheGrace(t *testing.T) {
 	d.kill()
 	eventually(t, "it is suspect", time.Second, func() bool { return p.status(t, "a") != "connected" })
 	if _, err := p.call(t, "a", cmp.HostStatus, nil); err == nil {
-		t.Error("a dead node is routed to")
+		t.Error("a dead node is routed to; want an error")
 	}
 	if len(p.nodes(t, p.agent, "")) != 0 {
-		t.Error("agents see a suspect node")
+		t.Error(`agents see a suspect node; want len(p.nodes(t, p.agent, "")) = 0`)
 	}
 	eventually(t, "it is unlisted", 3*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 }
@@ -115,10 +116,10 @@ func TestScenario33FrozenIsUnlistedAndComesBack(t *testing.T) {
 	eventually(t, "it is back", 20*time.Second, func() bool { return p.status(t, "a") == "connected" })
 	p.known(t, "a")
 	if out, err := p.call(t, "a", "user.hello", nil); err != nil || string(out) != `"hi\n"` && string(out) != `"hi"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("%s %v; want no error, not (string(out) != `\"hi\\n\"` && string(out) != `\"hi\"`)", out, err)
 	}
 	if again := p.nodes(t, p.admin, "")["a"].Epoch; again <= epoch {
-		t.Errorf("epoch %d after %d", again, epoch)
+		t.Errorf("epoch %d after %d; want again more than %v", again, epoch, epoch)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestScenario35GatewayRestart(t *testing.T) {
 	address := strings.TrimPrefix(p.url, "http://")
 	p.kill()
 	if err := <-ended; err == nil {
-		t.Error("a call outlived its gateway")
+		t.Error("a call outlived its gateway; want an error")
 	}
 	again := serve(t, home, address)
 	eventually(t, "all are back", 20*time.Second, func() bool {
@@ -162,7 +163,7 @@ func TestScenario35GatewayRestart(t *testing.T) {
 	}
 	for _, d := range devices {
 		if out, err := again.call(t, d.id, cmp.HostStatus, nil); err != nil || !strings.Contains(string(out), `"node_id":"`+d.id+`"`) {
-			t.Errorf("%s: %s %v", d.id, out, err)
+			t.Errorf("%s: %s %v; want no error, string(out) with `\"node_id\":\"` + d.id + `\"`", d.id, out, err)
 		}
 	}
 }
@@ -188,15 +189,15 @@ func TestScenario36TheNewerServes(t *testing.T) {
 	<-entered
 	p.join(t, options{id: "a", token: token, before: func(d *device) { d.says("who", "new") }})
 	if err := <-late; reason(err) != cmp.ReasonNodeLost {
-		t.Errorf("the call to the older: %v", err)
+		t.Errorf("the call to the older: %v; want reason(err) = cmp.ReasonNodeLost", err)
 	}
 	close(release)
 	if err := <-old.ended; reason(err) != node.ReasonSuperseded {
-		t.Errorf("the older: %v", err)
+		t.Errorf("the older: %v; want reason(err) = node.ReasonSuperseded", err)
 	}
 	old.ended <- nil
 	if out, err := p.call(t, "a", "who", nil); err != nil || string(out) != `"new"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"new\""`, out, err)
 	}
 }
 
@@ -210,7 +211,7 @@ func TestScenario37AClockThatIsOff(t *testing.T) {
 	beats := d.Status().Beats
 	eventually(t, "it beats for longer than its lease", 20*time.Second, func() bool { return d.Status().Beats > beats+8 })
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 {
-		t.Errorf("%s %v %+v", out, err, d.Status())
+		t.Errorf(`%s %v %+v; want no error, string(out) = "\"hi\"", d.Status().Joins = 1`, out, err, d.Status())
 	}
 }
 
@@ -236,7 +237,7 @@ func TestScenario38Drain(t *testing.T) {
 	}
 	eventually(t, "it drains", 5*time.Second, func() bool { return p.status(t, "a") == "draining" })
 	if _, err := p.call(t, "a", "slow", nil); err == nil {
-		t.Error("a draining node took a call")
+		t.Error("a draining node took a call; want an error")
 	}
 	close(release)
 	if got := <-slow; got != `"done"<nil>` {
@@ -260,22 +261,22 @@ func TestScenario39SomebodyElsesLabel(t *testing.T) {
 		t.Errorf(`got = %q, want []string{"tenant:x", "user:bob"}`, got)
 	}
 	if n := p.nodes(t, p.admin, "")["a"]; !slices.Equal(n.Capabilities, []string{"gpu", "user:alice"}) {
-		t.Errorf("%+v", n)
+		t.Errorf(`%+v; want n.Capabilities = []string{"gpu", "user:alice"}`, n)
 	}
 	// It is alice's: no other user's agent sees it, until a grant names it.
 	alice, bob := p.client(t, p.newToken(t, "agent", "user:alice")), p.agent
 	if out, err := ask(t.Context(), alice, "fn.hello", map[string]any{}, "a"); err != nil || string(out) != `"hi"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"hi\""`, out, err)
 	}
 	if _, err := ask(t.Context(), bob, "fn.hello", map[string]any{}, "a"); err == nil || len(p.nodes(t, bob, "")) != 0 {
-		t.Errorf("bob: %v", err)
+		t.Errorf(`bob: %v; want an error, len(p.nodes(t, bob, "")) = 0`, err)
 	}
 	if err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/grants",
 		map[string]any{"principal": "agent:local-agent", "module": "node.a", "action": "*", "scope": "global"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := ask(t.Context(), bob, "fn.hello", map[string]any{}, "a"); err != nil || string(out) != `"hi"` {
-		t.Errorf("with a grant: %s %v", out, err)
+		t.Errorf(`with a grant: %s %v; want no error, string(out) = "\"hi\""`, out, err)
 	}
 }
 
@@ -294,7 +295,7 @@ func TestARevokedTokenEndsTheSession(t *testing.T) {
 	// It was let in once, so that it tries again, and is not.
 	eventually(t, "it is refused", 10*time.Second, func() bool { return strings.Contains(d.Status().Error, "credential") })
 	if s := d.Status(); s.State == node.Connected || s.Joins != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.State other than node.Connected, s.Joins = 1", s)
 	}
 	if !slices.ContainsFunc(p.audit(t, "limit=100"), func(r auditRow) bool { return r.Event == "node_revoked" && r.Metadata.Node == "a" }) {
 		t.Error("the record is missing")
@@ -311,10 +312,10 @@ func TestANodeIDBelongsToItsFirstCredential(t *testing.T) {
 	}
 	_, stderr, code := p.cli(t, "node", "join", p.url, "--home", home, "--id", "a", "--node-token-file", file)
 	if code != 1 || !strings.Contains(stderr, "belongs to another credential") || !strings.Contains(stderr, "--id") {
-		t.Errorf("%d %s", code, stderr)
+		t.Errorf(`%d %s; want code = 1, stderr with "belongs to another credential", stderr with "--id"`, code, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(home, "node", "state.json")); err == nil {
-		t.Error("a refused join left a state behind")
+		t.Error("a refused join left a state behind; want an error")
 	}
 	if out, _, code := p.cli(t, "nodes", "remove", "a"); code != 0 {
 		t.Errorf(`p.cli(t, "nodes", "remove", "a"): code = %v, want 0; out = %q`, code, out)
@@ -350,7 +351,7 @@ func TestScenario34CablePulled(t *testing.T) {
 	eventually(t, "it is back", 60*time.Second, func() bool { return p.status(t, "a") == "connected" })
 	p.known(t, "a")
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins < 2 {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"hi\"", d.Status().Joins at least 2`, out, err)
 	}
 }
 

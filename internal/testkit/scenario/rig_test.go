@@ -120,7 +120,7 @@ func spawn(t testing.TB, env []string, args ...string) *process {
 	}
 	if p.first == "" {
 		p.kill()
-		t.Fatalf("%v said nothing: %s", args, p.stderr)
+		t.Fatalf(`%v said nothing: %s; want p.first other than ""`, args, p.stderr)
 	}
 	return p
 }
@@ -193,7 +193,7 @@ func (p *plane) cli(t testing.TB, args ...string) (stdout, stderr string, code i
 	cmd.Stdout, cmd.Stderr = &out, &diagnostics
 	err = cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatal(err)
+		t.Fatalf("%v; want not (err != nil && !exited)", err)
 	}
 	return out.String(), diagnostics.String(), cmd.ProcessState.ExitCode()
 }
@@ -255,7 +255,7 @@ func eventually(t testing.TB, what string, within time.Duration, ok func() bool)
 	began := time.Now()
 	for !ok() {
 		if time.Since(began) > within {
-			t.Fatalf("not within %s: %s", within, what)
+			t.Fatalf("not within %s: %s; want time.Since(began) at most %v", within, what, within)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -52,17 +52,18 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 		})
 		if body := p.tool(t, agent, "device.function.invoke", `{"function":"hello","selector":{"node":"at-a"}}`); !strings.Contains(body,
 			`hi`) || strings.Contains(body, `"error"`) {
-			t.Errorf("the tool at %s: %s", name, body)
+			t.Errorf(`the tool at %s: %s; want body with "hi", body without "\"error\""`, name, body)
 		}
 		for id, says := range map[string]string{"at-a": `"hi"`, "at-b": `"hi from b"`} {
 			if out, err := p.call(t, id, "hello", nil); err != nil || string(out) != says {
-				t.Errorf("%s at %s: %s %v", id, name, out, err)
+				t.Errorf("%s at %s: %s %v; want no error, string(out) = %v", id, name, out, err, says)
 			}
 		}
 		out, err := p.call(t, "at-a", "count", nil)
 		var list []string
 		if err != nil || json.Unmarshal(out, &list) != nil || len(list) != 20 || !strings.HasPrefix(list[19], "19 ") {
-			t.Errorf("a stream at %s: %d %v", name, len(list), err)
+			t.Errorf("a stream at %s: %d %v; want no error, json.Unmarshal(out, &list) = nil, len(list) = 20, list[19] "+
+				`beginning with "19 "`, name, len(list), err)
 		}
 	}
 
@@ -77,7 +78,7 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 			}
 		}
 		if joined != 1 {
-			t.Errorf("%d records say that %s joined", joined, id)
+			t.Errorf("%d records say that %s joined; want joined = 1", joined, id)
 		}
 	}
 
@@ -147,13 +148,13 @@ func TestLargeValuesReachTheOtherGateway(t *testing.T) {
 		began := time.Now()
 		out, err := p.call(t, "a", "large", nil)
 		if err != nil || len(out) != len(value)+2 {
-			t.Errorf("%d bytes, %v", len(out), err)
+			t.Errorf("%d bytes, %v; want no error, len(out) = len(value) + 2", len(out), err)
 		}
 		t.Logf("10 MiB came to %s in %s", name, time.Since(began).Round(time.Millisecond))
 		began = time.Now()
 		if out, err := p.call(t, "a", "length", map[string]any{"text": strings.Repeat(name, 700<<10)}); err != nil ||
 			string(out) != fmt.Sprint(700<<10) {
-			t.Errorf("%s %v", out, err)
+			t.Errorf("%s %v; want no error, string(out) = fmt.Sprint(700 << 10)", out, err)
 		}
 		t.Logf("700 KiB went from %s in %s", name, time.Since(began).Round(time.Millisecond))
 	}
@@ -175,7 +176,7 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 	d := reach(t, cfg)
 	p.known(t, "a")
 	if out, err := p.call(t, "a", "large", nil); err != nil || len(out) != len(large)+2 {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("%d bytes, %v; want no error, len(out) = len(large) + 2", len(out), err)
 	}
 	if err := d.Leave(t.Context()); err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 	again.Close()
 	cfg.Gateway = "http://" + porttest.Address(t)
 	if other, err := sdk.New(t.Context(), cfg); reason(err) != "not_enrolled" {
-		t.Errorf("another gateway altogether: %v", err)
+		t.Errorf(`another gateway altogether: %v; want reason(err) = "not_enrolled"`, err)
 		other.Close()
 	}
 }
@@ -308,7 +309,7 @@ func (f *traffic) count(t testing.TB, what, key string, err error, took, most ti
 	defer f.mu.Unlock()
 	f.longest = max(f.longest, took)
 	if took > most {
-		t.Errorf("a call took %s, its deadline was %s: %v", took, callTimeout, err)
+		t.Errorf("a call took %s, its deadline was %s: %v; want took at most %v", took, callTimeout, err, most)
 	}
 	if err != nil {
 		f.failed++
@@ -329,12 +330,12 @@ func (f *traffic) judge(t testing.TB, done map[string]int) {
 	defer f.mu.Unlock()
 	for what := range f.answered {
 		if done[what] != 1 {
-			t.Errorf("%s was answered and done %d times (keyed: %v)", what, done[what], f.keyed[what])
+			t.Errorf("%s was answered and done %d times (keyed: %v); want done[what] = 1", what, done[what], f.keyed[what])
 		}
 	}
 	for what, n := range done {
 		if n > 1 {
-			t.Errorf("%s was done %d times", what, n)
+			t.Errorf("%s was done %d times; want n at most 1", what, n)
 		}
 	}
 	for why, n := range f.why {

@@ -72,17 +72,19 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		asked := time.Now()
 		if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || time.Since(asked) > time.Second {
-			t.Errorf("another call: %s %v after %s", out, err, time.Since(asked))
+			t.Errorf(`another call: %s %v after %s; want no error, string(out) = "\"hi\"", time.Since(asked) at most time.Second`,
+				out, err, time.Since(asked))
 		}
 	}
 	ahead := (sent.Load() - int64(read)) * chunk
 	t.Logf("%d chunks were read and %d sent: %d KiB ahead; the gateway has %d MiB, %d before", read, sent.Load(), ahead>>10, p.resident()>>20,
 		before>>20)
 	if read < 10 || ahead > 32<<20 {
-		t.Errorf("%d chunks were read, and the device is %d bytes ahead of its reader", read, ahead)
+		t.Errorf("%d chunks were read, and the device is %d bytes ahead of its reader; want read at least 10, ahead at most 32 << 20",
+			read, ahead)
 	}
 	if grown := p.resident() - before; grown > 100<<20 {
-		t.Errorf("the gateway keeps %d bytes for one slow reader", grown)
+		t.Errorf("the gateway keeps %d bytes for one slow reader; want grown at most 100 << 20", grown)
 	}
 	leave()
 	select {
@@ -108,7 +110,8 @@ func TestAClockThatJumpsChangesNothing(t *testing.T) {
 		eventually(t, "it beats for longer than its lease", 20*time.Second, func() bool { return d.Status().Beats > beats+6 })
 		if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 ||
 			p.status(t, "a") != "connected" {
-			t.Errorf("after a jump by %s: %s %v %+v", by, out, err, d.Status())
+			t.Errorf(`after a jump by %s: %s %v %+v; want no error, string(out) = "\"hi\"", d.Status().Joins = 1, p.status(t, `+
+				`"a") = "connected"`, by, out, err, d.Status())
 		}
 	}
 }

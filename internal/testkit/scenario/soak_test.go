@@ -34,7 +34,7 @@ func (f *figures) say(t *testing.T, what string, most time.Duration) {
 	t.Logf("%s: %d times, p50 %s, worst %s (bound %s)", what, n, f.times[n/2].Round(time.Millisecond), f.times[n-1].Round(time.Millisecond),
 		most)
 	if f.times[n-1] > most {
-		t.Errorf("%s took %s, more than %s", what, f.times[n-1], most)
+		t.Errorf("%s took %s, more than %s; want f.times[n-1] at most %v", what, f.times[n-1], most, most)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 		body := do(node)
 		rec, ok := d.host.Installed()["s"]
 		if !ok {
-			t.Errorf("%s: not installed: %s", surface, body)
+			t.Errorf("%s: not installed: %s; want ok = true", surface, body)
 			continue
 		}
 		rec.InstalledAt, rec.UpdatedAt = "", ""
@@ -136,18 +136,19 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 		}
 		records = append(records, string(raw))
 		if out, err := p.call(t, node, "user.cam", nil); err != nil || string(out) != `"photo"` {
-			t.Errorf("%s: %s %v", surface, out, err)
+			t.Errorf(`%s: %s %v; want no error, string(out) = "\"photo\""`, surface, out, err)
 		}
 	}
 	slices.Sort(records)
 	if len(slices.Compact(records)) != 1 {
-		t.Errorf("the records differ: %s", records)
+		t.Errorf("the records differ: %s; want len(slices.Compact(records)) = 1", records)
 	}
 	var rows []auditRow
 	for _, r := range p.audit(t, "limit=500") {
 		if r.Event == "capability_executed" && r.Metadata.Function == cmp.InstallSkill {
 			if r.Metadata.Node == "" || r.Metadata.Skill != "s" || r.Metadata.PayloadDigest == "" || r.Metadata.Effect != "admin" {
-				t.Errorf("%+v", r)
+				t.Errorf(`%+v; want r.Metadata.Node other than "", r.Metadata.Skill = "s", r.Metadata.PayloadDigest other than `+
+					`"", r.Metadata.Effect = "admin"`, r)
 			}
 			r.Metadata.Surface, r.Metadata.Node = "", ""
 			rows = append(rows, r)
@@ -273,7 +274,8 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 	} {
 		if status, body := p.post(t, "/api/cmp/"+tt.path, admin, tt.body); status != 200 || !strings.Contains(body, tt.code) ||
 			!strings.Contains(body, `"protocol":"`+tt.path+`"`) {
-			t.Errorf("%s: %d %s", tt.body, status, body)
+			t.Errorf("%s: %d %s; want status = 200, body with %v, body with `\"protocol\":\"` + tt.path + `\"`",
+				tt.body, status, body, tt.code)
 		}
 	}
 	if _, body := p.post(t, "/api/cmp/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body,
@@ -294,7 +296,7 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 	d := p.join(t, options{id: "a", before: func(d *device) { d.acts("cam", "photo") }})
 	if out, err := ask(t.Context(), p.agent, "device.status.get", map[string]any{}, "a"); err != nil ||
 		!strings.Contains(string(out), `"allow_transferred_code":false`) {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) with "\"allow_transferred_code\":false"`, out, err)
 	}
 	install := func() error {
 		_, err := ask(t.Context(), p.agent, "device.skill.install", map[string]any{"skill_payload": pack("s", "cam")}, "a")
@@ -306,7 +308,7 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 		return err
 	}()} {
 		if err == nil || len(d.host.Installed()) != 0 {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v; want an error, len(d.host.Installed()) = 0", what, err)
 		}
 	}
 	// A grant that names it lets it through.
@@ -316,7 +318,7 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := install(); err != nil || len(d.host.Installed()) != 1 {
-		t.Error(err)
+		t.Errorf("%v; want no error, len(d.host.Installed()) = 1", err)
 	}
 }
 
@@ -387,7 +389,7 @@ func TestScenario18And54TheListOfToolsFollowsInstallAndUninstall(t *testing.T) {
 		t.Error("it is a tool still")
 	}
 	if took := time.Since(began); took > time.Second {
-		t.Errorf("all that took %s", took)
+		t.Errorf("all that took %s; want took at most time.Second", took)
 	}
 }
 
@@ -419,16 +421,16 @@ func TestANodeCallsUpward(t *testing.T) {
 	}})
 	reply, err := caller.Call(t.Context(), wire.Upward{Action: "fn.greet", Select: "node=greeter"})
 	if err != nil || string(reply.Result) != `"hello"` || reply.Invocation == "" {
-		t.Errorf("%+v %v", reply, err)
+		t.Errorf(`%+v %v; want no error, string(reply.Result) = "\"hello\"", reply.Invocation other than ""`, reply, err)
 	}
 	if reply, err := caller.Call(t.Context(), wire.Upward{Action: "fn.secret"}); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Errorf("what it may not know of: %+v %v", reply, err)
+		t.Errorf("what it may not know of: %+v %v; want capability.CodeOf(err) = capability.CodeUnknownCapability", reply, err)
 	}
 	if reply, err := caller.Call(t.Context(), wire.Upward{
 		Action: "device.skill.install", Select: "node=greeter",
 		Input: json.RawMessage(`{"skill_payload":{}}`),
 	}); err == nil {
-		t.Errorf("%+v", reply)
+		t.Errorf("%+v; want an error", reply)
 	}
 	for _, r := range p.audit(t, "limit=50") {
 		if r.Event == "capability_executed" && r.Metadata.Function == "greet" &&

@@ -227,7 +227,8 @@ func TestCallsOverAWireThatLosesPackets(t *testing.T) {
 					}
 					l.mu.Lock()
 					if string(out) != `"`+what+`"` || l.done[what] != 1 {
-						t.Errorf("%s was answered with %s and done %d times", what, out, l.done[what])
+						t.Errorf("%s was answered with %s and done %d times; want string(out) = `\"` + what + `\"`, l.done[what] = 1",
+							what, out, l.done[what])
 					}
 					l.mu.Unlock()
 				}
@@ -240,18 +241,20 @@ func TestCallsOverAWireThatLosesPackets(t *testing.T) {
 			err = json.Unmarshal(out, &list)
 		}
 		if err != nil && loss == 0 || err == nil && (len(list) != 200 || !strings.HasPrefix(list[199], "199 ")) {
-			t.Errorf("a stream at a loss of %d of a thousand: %d %v", loss, len(list), err)
+			t.Errorf("a stream at a loss of %d of a thousand: %d %v; want not (err != nil && loss == 0), not (err == nil && "+
+				`(len(list) != 200 || !strings.HasPrefix(list[199], "199 ")))`, loss, len(list), err)
 		}
 		slices.Sort(times.times)
 		t.Logf("%d of 1000 frames lost: %d calls, %d failed, p50 %s, p99 %s; the node joined %d times; the stream: %v", loss, workers*each,
 			failed.Load(),
 			times.times[workers*each/2].Round(time.Millisecond), times.times[workers*each*99/100].Round(time.Millisecond), d.Status().Joins, err)
 		if f := failed.Load(); loss == 0 && f > 0 || f > workers*each/10 {
-			t.Errorf("%d calls failed", f)
+			t.Errorf("%d calls failed; want not (loss == 0 && f > 0), f at most workers * each / 10", f)
 		}
 	}
 	if e.dropped.Load() == 0 || e.sent.Load() == 0 {
-		t.Errorf("%d frames went over the wire, and %d were lost", e.sent.Load(), e.dropped.Load())
+		t.Errorf("%d frames went over the wire, and %d were lost; want e.dropped.Load() other than 0, e.sent.Load() other than 0",
+			e.sent.Load(), e.dropped.Load())
 	}
 }
 
@@ -278,7 +281,7 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 		}()
 		gone := eventually(t, "it is unlisted", 5*time.Second, func() bool { return p.status(t, "a") == "" })
 		if err := <-during; err == nil || reason(err) != cmp.ReasonNodeLost {
-			t.Errorf("a call into the partition: %v", err)
+			t.Errorf("a call into the partition: %v; want an error, reason(err) = cmp.ReasonNodeLost", err)
 		}
 		t.Logf("cut: unlisted after %s, the call under way ended after %s", gone.Round(time.Millisecond),
 			time.Since(began).Round(time.Millisecond))
@@ -293,7 +296,7 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 	defer l.mu.Unlock()
 	for what, n := range l.done {
 		if n != 1 {
-			t.Errorf("%s was done %d times", what, n)
+			t.Errorf("%s was done %d times; want n = 1", what, n)
 		}
 	}
 }

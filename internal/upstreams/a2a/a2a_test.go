@@ -151,7 +151,7 @@ func connected(t *testing.T, a *provider.Agent) json.RawMessage {
 	t.Helper()
 	card, err := a.Connect(t.Context())
 	if err != nil || len(card.Definitions) != 1 || card.Name != "remote" {
-		t.Fatalf("%+v %v", card, err)
+		t.Fatalf(`%+v %v; want no error, len(card.Definitions) = 1, card.Name = "remote"`, card, err)
 	}
 	return card.Definitions[0]
 }
@@ -183,7 +183,8 @@ func TestSkillsAreCalled(t *testing.T) {
 			}
 			if err := jsonx.Unmarshal(d, &tool); err != nil || tool.Name != "agent_far_do_it" || tool.Title != "Do it" ||
 				tool.Description != "does it" {
-				t.Errorf("%s %v", d, err)
+				t.Errorf(`%s %v; want no error, tool.Name = "agent_far_do_it", tool.Title = "Do it", tool.Description = "does it"`,
+					d, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -195,22 +196,25 @@ func TestSkillsAreCalled(t *testing.T) {
 			res, id, err := a.Call(ctx, r)
 			if err != nil || !strings.Contains(string(res), `"structuredContent":{"big":9007199254740993}`) ||
 				!strings.Contains(string(res), `{"text":"done","type":"text"}`) || id == "" || kept != id {
-				t.Errorf("%s %q %q %v", res, id, kept, err)
+				t.Errorf(`%s %q %q %v; want no error, string(res) with "\"structuredContent\":{\"big\":9007199254740993}", `+
+					`string(res) with "{\"text\":\"done\",\"type\":\"text\"}", id other than "", kept = %v`, res, id, kept, err, id)
 			}
 			if !strings.Contains(name, "asking") && strings.Join(progress, " ") != "half way" {
 				t.Errorf("progress = %q, want half way", progress)
 			}
 			res, _, err = a.Call(ctx, request(d, "plain"))
 			if err != nil || !strings.Contains(string(res), "hello") {
-				t.Errorf("%s %v", res, err)
+				t.Errorf(`%s %v; want no error, string(res) with "hello"`, res, err)
 			}
 			res, _, err = a.Call(ctx, request(d, "fail"))
 			if err != nil || !strings.Contains(string(res), `"text":"the disk is full"`) || !strings.Contains(string(res), `"isError":true`) {
-				t.Errorf("%s %v", res, err)
+				t.Errorf(`%s %v; want no error, string(res) with "\"text\":\"the disk is full\"", string(res) with "\"isError\":true"`,
+					res, err)
 			}
 			if _, _, err = a.Call(ctx, request(d, "auth")); capability.CodeOf(err) != capability.CodeApprovalRequired ||
 				capability.AsError(err).Reason != provider.ReasonAuthRequired {
-				t.Error(err)
+				t.Errorf("%v; want capability.CodeOf(err) = capability.CodeApprovalRequired, capability.AsError(err).Reason = "+
+					"provider.ReasonAuthRequired", err)
 			}
 			e.mu.Lock()
 			if e.skills[0] != "do it" {
@@ -237,17 +241,19 @@ func TestQuestionsReachTheCaller(t *testing.T) {
 		}
 		res, _, err := a.Call(t.Context(), r)
 		if asked.Method != "elicitation/create" || !strings.Contains(string(asked.Params), "which one?") {
-			t.Errorf("%+v", asked)
+			t.Errorf(`%+v; want asked.Method = "elicitation/create", string(asked.Params) with "which one?"`, asked)
 		}
 		if want != "" && (err != nil || !strings.Contains(string(res), want)) || want == "" &&
 			(err == nil || capability.AsError(err).Reason != "declined") {
-			t.Errorf("%s: %s %v", answer, res, err)
+			t.Errorf(`%s: %s %v; want not (want != "" && (err != nil || !strings.Contains(string(res), want))), not (want == "" `+
+				`&& (err == nil || capability.AsError(err).Reason != "declined"))`, answer, res, err)
 		}
 	}
 	a, _ := remote(t, nil, nil)
 	if _, _, err := a.Call(t.Context(), request(connected(t, a), "ask")); capability.AsError(err).Reason != capability.ReasonInputRequired ||
 		capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.AsError(err).Reason = capability.ReasonInputRequired, capability.CodeOf(err) = capability.CodeFailed",
+			err)
 	}
 }
 
@@ -270,7 +276,7 @@ func TestACallThatIsWithdrawnCancelsTheTask(t *testing.T) {
 			r.Progress = func(capability.Chunk) { cancel() }
 		}
 		if _, _, err := a.Call(ctx, r); capability.CodeOf(err) != tt.want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = %v", name, err, tt.want)
 		}
 		select {
 		case <-e.cancelled:
@@ -311,14 +317,14 @@ func TestWhatIsKeptIsGoneOnWith(t *testing.T) {
 	}
 	res, id, err := b.Call(t.Context(), r)
 	if err != nil || id != kept || !strings.Contains(string(res), "finished") {
-		t.Errorf("%s %q %v", res, id, err)
+		t.Errorf(`%s %q %v; want no error, id = %v, string(res) with "finished"`, res, id, err, kept)
 	}
 	r.Resume, r.Progress = "unknown", nil
 	if _, _, err := b.Call(t.Context(), r); capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeFailed", err)
 	}
 	if len(e.skills) != 1 {
-		t.Error("something was sent anew:", e.skills)
+		t.Errorf("something was sent anew: %v; want len(e.skills) = 1", e.skills)
 	}
 }
 
@@ -348,14 +354,14 @@ func TestCardsThatAreNotTaken(t *testing.T) {
 	} {
 		a, _ := remote(t, tt.change, nil)
 		if _, err := a.Connect(t.Context()); err == nil || capability.AsError(err).Reason != tt.reason {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want an error, capability.AsError(err).Reason = %v", name, err, tt.reason)
 		}
 	}
 	a, _ := remote(t, nil, nil)
 	cfg := a.Config()
 	cfg.Local = false
 	if _, err := provider.New(cfg); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error("plain http was taken:", err)
+		t.Errorf("plain http was taken: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	cfg.Card = strings.Replace(cfg.Card, "http:", "https:", 1)
 	guarded, err := provider.New(cfg)
@@ -364,7 +370,7 @@ func TestCardsThatAreNotTaken(t *testing.T) {
 	}
 	defer guarded.Close()
 	if _, err := guarded.Connect(t.Context()); capability.AsError(err).Reason != "address_denied" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "address_denied"`, err)
 	}
 }
 
@@ -375,11 +381,11 @@ func TestACallGoesWhereItsDefinitionSays(t *testing.T) {
 	d := connected(t, a)
 	moved := strings.Replace(string(d), "/rpc", "/elsewhere", 1)
 	if _, _, err := a.Call(t.Context(), request(json.RawMessage(moved), "go")); capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeFailed", err)
 	}
 	moved = strings.Replace(string(d), "http://127.0.0.1", "http://10.0.0.1", 1)
 	if _, _, err := a.Call(t.Context(), request(json.RawMessage(moved), "go")); capability.AsError(err).Reason != "address_denied" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "address_denied"`, err)
 	}
 }
 
@@ -428,11 +434,11 @@ func TestACardIsReadAgainOverHTTP(t *testing.T) {
 	mu.Unlock()
 	for range 2 {
 		if _, err := a.Card(t.Context()); capability.CodeOf(err) != capability.CodeUnavailable {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 		}
 	}
 	if len(lost) != 1 {
-		t.Error("the loss was not reported once:", len(lost))
+		t.Errorf("the loss was not reported once: %v; want len(lost) = 1", len(lost))
 	}
 }
 
@@ -499,7 +505,7 @@ func TestSignaturesOfCards(t *testing.T) {
 		return a
 	}
 	if card, err := signed(nil).Connect(t.Context()); err != nil || card.Name != "signed" || len(card.Definitions) != 1 {
-		t.Errorf("%+v %v", card, err)
+		t.Errorf(`%+v %v; want no error, card.Name = "signed", len(card.Definitions) = 1`, card, err)
 	}
 	for name, alter := range map[string]func(map[string]any){
 		"altered":       func(c map[string]any) { c["name"] = "forged" },
@@ -511,13 +517,13 @@ func TestSignaturesOfCards(t *testing.T) {
 		},
 	} {
 		if _, err := signed(alter).Connect(t.Context()); capability.AsError(err).Reason != provider.ReasonSignature {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.AsError(err).Reason = provider.ReasonSignature", name, err)
 		}
 	}
 	// An unsigned member is not read: here the address of A2A v0.3.
 	a := signed(func(c map[string]any) { c["url"], c["protocolVersion"] = "https://forged.example/", "0.3.0" })
 	if card, err := a.Connect(t.Context()); err == nil && strings.Contains(string(card.Definitions[0]), "forged") {
-		t.Errorf("%s", card.Definitions)
+		t.Errorf(`%s; want not (err == nil && strings.Contains(string(card.Definitions[0]), "forged"))`, card.Definitions)
 	}
 	private, err := json.Marshal(jose.JSONWebKey{Key: key})
 	if err != nil {
@@ -528,7 +534,7 @@ func TestSignaturesOfCards(t *testing.T) {
 			Name: "x", Card: "http://127.0.0.1:1/card", Local: true,
 			Keys: [][]byte{[]byte(bad)},
 		}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 }
@@ -579,7 +585,7 @@ func TestOlderAgents(t *testing.T) {
 	defer a.Close()
 	card, err := a.Connect(t.Context())
 	if err != nil || card.Protocol != "0.3" {
-		t.Fatalf("%+v %v", card, err)
+		t.Fatalf(`%+v %v; want no error, card.Protocol = "0.3"`, card, err)
 	}
 	r := provider.Request{Definition: card.Definitions[0], Arguments: json.RawMessage(
 		`{"message":"go","data":{"n":9007199254740993},"files":[{"bytes":"AA==","name":"f"}]}`)}
@@ -589,10 +595,11 @@ func TestOlderAgents(t *testing.T) {
 	res, id, err := a.Call(t.Context(), r)
 	if err != nil || id != "t" || !strings.Contains(string(res),
 		`{"text":"done","type":"text"},{"mimeType":"text/plain","name":"https://x.example/y"`) {
-		t.Errorf("%s %v", res, err)
+		t.Errorf(`%s %v; want no error, id = "t", string(res) with `+
+			`"{\"text\":\"done\",\"type\":\"text\"},{\"mimeType\":\"text/plain\",\"name\":\"https://x.example/y\""`, res, err)
 	}
 	if !strings.Contains(string(res), `"structuredContent":{"half":"\ud83d"}`) || !strings.Contains(string(res), "half \uFFFD") {
-		t.Errorf("%s", res)
+		t.Errorf(`%s; want string(res) with "\"structuredContent\":{\"half\":\"\\ud83d\"}", string(res) with "half \uFFFD"`, res)
 	}
 	all := strings.Join(said, "\n")
 	for _, want := range []string{
@@ -600,7 +607,7 @@ func TestOlderAgents(t *testing.T) {
 		`{"kind":"data","data":{"n":9007199254740993}}`, `{"kind":"file","file":{"bytes":"AA==","name":"f"}}`, `"taskId":"t"`, `"text":"there"`,
 	} {
 		if !strings.Contains(all, want) {
-			t.Errorf("no %s in %s", want, all)
+			t.Errorf("no %s in %s; want all with %v", want, all, want)
 		}
 	}
 }
@@ -620,16 +627,16 @@ func TestAnAgentThatIsAwayWasNotSentAnything(t *testing.T) {
 	d := `{"name":"agent_x_a","_meta":{"junctor/a2a":{"interface":{"url":"` + server.URL +
 		`/","protocolBinding":"JSONRPC","protocolVersion":"1.0"},"skill":{"id":"a"}}}}`
 	if _, _, err := a.Call(t.Context(), request(json.RawMessage(d), "x")); capability.CodeOf(err) != capability.CodeFailed {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeFailed", err)
 	}
 	server.Close()
 	if _, _, err := a.Call(t.Context(), request(json.RawMessage(d), "x")); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	select {
 	case err := <-lost:
 		if err == nil {
-			t.Error("no reason")
+			t.Error("no reason; want an error")
 		}
 	default:
 		t.Error("the loss was not reported")

@@ -37,7 +37,7 @@ func FuzzAnswers(f *testing.F) {
 				}
 			}
 			if value, err := w.result(); err == nil && !jsonx.Valid(value) {
-				t.Errorf("%s %v", value, err)
+				t.Errorf("%s %v; want not (err == nil && !jsonx.Valid(value))", value, err)
 			}
 		}
 	})
@@ -65,7 +65,7 @@ func FuzzCards(f *testing.F) {
 			}
 			u, err := url.Parse(d.Meta.A2A.Interface.URL)
 			if err != nil || !a.own(u) || d.Name != slug(d.Name) {
-				t.Errorf("%s", raw)
+				t.Errorf("%s; want no error, a.own(u), d.Name = slug(d.Name)", raw)
 			}
 		}
 	})
@@ -77,7 +77,7 @@ func FuzzSignatures(f *testing.F) {
 	key := []byte(`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if out, err := verified(body, [][]byte{key}); err == nil {
-			t.Errorf("%s", out)
+			t.Errorf("%s; want an error", out)
 		}
 	})
 }

@@ -60,7 +60,8 @@ func TestTheEraIsDecidedByTheAnswerToTheProbe(t *testing.T) {
 					return false
 				}
 				if x.r.Header.Get("Mcp-Method") != "server/discover" || x.r.Header.Get("Mcp-Protocol-Version") != "2026-07-28" {
-					t.Errorf("%v", x.r.Header)
+					t.Errorf(`%v; want x.r.Header.Get("Mcp-Method") = "server/discover", x.r.Header.Get("Mcp-Protocol-Version") `+
+						`= "2026-07-28"`, x.r.Header)
 				}
 				x.w.Header().Set("Content-Type", "application/json")
 				x.w.WriteHeader(tt.status)
@@ -77,7 +78,7 @@ func TestTheEraIsDecidedByTheAnswerToTheProbe(t *testing.T) {
 				_, err = g.Call(t.Context(), tool("x", "{}"))
 				wantCode(t, err, capability.CodeUnavailable, "connection_failed")
 				if _, err := g.Connect(t.Context()); err == nil || s.probed.Load() != 2 {
-					t.Errorf("%v after %d probes", err, s.probed.Load())
+					t.Errorf("%v after %d probes; want an error, s.probed.Load() = 2", err, s.probed.Load())
 				}
 			}
 		})
@@ -91,17 +92,18 @@ func TestConnectIsSharedByAll(t *testing.T) {
 	for range 20 {
 		all.Go(func() {
 			if server, err := g.Connect(t.Context()); err != nil || string(server.Capabilities) != `{"tools":{},"extra":{"n":9007199254740993}}` {
-				t.Errorf("%s %v", server.Capabilities, err)
+				t.Errorf(`%s %v; want no error, string(server.Capabilities) = "{\"tools\":{},\"extra\":{\"n\":9007199254740993}}"`,
+					server.Capabilities, err)
 			}
 		})
 	}
 	all.Wait()
 	if s.greeted.Load() != 1 || s.probed.Load() != 1 {
-		t.Errorf("%d sessions, %d probes", s.greeted.Load(), s.probed.Load())
+		t.Errorf("%d sessions, %d probes; want s.greeted.Load() = 1, s.probed.Load() = 1", s.greeted.Load(), s.probed.Load())
 	}
 	g.Close()
 	if s.deleted.Load() != 1 {
-		t.Errorf("%d sessions deleted", s.deleted.Load())
+		t.Errorf("%d sessions deleted; want s.deleted.Load() = 1", s.deleted.Load())
 	}
 	_, err := g.Connect(t.Context())
 	wantCode(t, err, capability.CodeUnavailable, "connection_failed")
@@ -150,7 +152,7 @@ func TestAServerThatChangesItsEra(t *testing.T) {
 			t.Fatalf("%s %v, want %s", out, err, want)
 		}
 		if len(ran) != 1 {
-			t.Errorf("the call ran %d times", len(ran))
+			t.Errorf("the call ran %d times; want len(ran) = 1", len(ran))
 		}
 		<-ran
 	}
@@ -228,7 +230,7 @@ func TestErrorsOfCalls(t *testing.T) {
 				t.Errorf("%q, want %q; %s", e.Message, tt.says, out)
 			}
 			if n := ran.Load(); n != 1 {
-				t.Errorf("the call ran %d times", n)
+				t.Errorf("the call ran %d times; want n = 1", n)
 			}
 		})
 	}
@@ -254,7 +256,7 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 	_, err := g.Connect(t.Context())
 	wantCode(t, err, capability.CodeUnavailable, "unauthenticated")
 	if strings.Contains(capability.AsError(err).Message, "s3cret") || s.probed.Load() != 0 {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Message without "s3cret", s.probed.Load() = 0`, err)
 	}
 }
 
@@ -270,7 +272,7 @@ func TestBadConfigurations(t *testing.T) {
 		{Name: "x", Command: []string{"a"}, Roots: []string{"rel"}},
 	} {
 		if _, err := mcpclient.New(cfg); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%+v: %v", cfg, err)
+			t.Errorf("%+v: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", cfg, err)
 		}
 	}
 }

@@ -13,12 +13,12 @@ func TestSubscribingBesideACallIsNoSecondCall(t *testing.T) {
 		}
 	}
 	if got := f.only(); got != ours {
-		t.Errorf("a question is not the call's: %v", got)
+		t.Errorf("a question is not the call's: %v; want got = %v", got, ours)
 	}
 	if err := f.add(call(5, "prompts/get")); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.only(); got != nil {
-		t.Errorf("a question that may be either's goes to %v", got)
+		t.Errorf("a question that may be either's goes to %v; want got = nil", got)
 	}
 }

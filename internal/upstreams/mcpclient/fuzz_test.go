@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	} {
 		list, err := parseAll([]byte(tt.in))
 		if (err != nil) != tt.bad {
-			t.Errorf("%s: %v", tt.in, err)
+			t.Errorf("%s: %v; want (err != nil) = %v", tt.in, err, tt.bad)
 		}
 		if tt.bad || err != nil {
 			continue
@@ -50,7 +50,8 @@ func TestParse(t *testing.T) {
 		m := list[0]
 		if m.method != tt.method || string(m.result) != tt.result || (m.fault != nil) != (tt.fault != 0) || m.fault != nil &&
 			m.fault.code != tt.fault {
-			t.Errorf("%s: %+v", tt.in, m)
+			t.Errorf("%s: %+v; want m.method = %v, string(m.result) = %v, (m.fault != nil) = (tt.fault != 0), not (m.fault != "+
+				"nil && m.fault.code != tt.fault)", tt.in, m, tt.method, tt.result)
 		}
 	}
 }
@@ -67,14 +68,14 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	if _, err := in.next(); !errors.Is(err, io.EOF) || in.lastID != "2" || in.retry != maxRetryDelay {
-		t.Errorf("%v %s %v", err, in.lastID, in.retry)
+		t.Errorf(`%v %s %v; want err is io.EOF, in.lastID = "2", in.retry = %v`, err, in.lastID, in.retry, maxRetryDelay)
 	}
 	for _, long := range []string{
 		"data: " + strings.Repeat("x", 1<<20), strings.Repeat("data: x\n", 1000),
 		": " + strings.Repeat("x", 1<<20) + "\n\n",
 	} {
 		if _, err := newEvents(strings.NewReader(long), 1000).next(); !errors.Is(err, errTooLarge) {
-			t.Errorf("%d bytes: %v", len(long), err)
+			t.Errorf("%d bytes: %v; want err is %v", len(long), err, errTooLarge)
 		}
 	}
 }
@@ -101,16 +102,18 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, m := range list {
 			if m.response() == (m.method != "") || m.response() && (m.result == nil) == (m.fault == nil) {
-				t.Fatalf("%+v", m)
+				t.Fatalf(`%+v; want m.response() other than (m.method != ""), not (m.response() && (m.result == nil) == (m.fault == nil))`,
+					m)
 			}
 			if m.result != nil && (!bytes.Contains(data, m.result) || !isValue(m.result)) {
-				t.Fatalf("%s is not of %s", m.result, data)
+				t.Fatalf("%s is not of %s; want not (m.result != nil && (!bytes.Contains(data, m.result) || !isValue(m.result)))",
+					m.result, data)
 			}
 			_ = resultType(m.result)
 			_, _ = idIn(data)
 			if m.id != nil {
 				if again, err := parse(jsonrpc.AppendResult(nil, m.id, json.RawMessage("{}"))); err != nil || !bytes.Equal(again.id, m.id) {
-					t.Fatalf("%s: %v", m.id, err)
+					t.Fatalf("%s: %v; want no error, again.id = %v", m.id, err, m.id)
 				}
 			}
 		}
@@ -128,7 +131,8 @@ func FuzzEvents(f *testing.F) {
 				return
 			}
 			if len(ev.data) == 0 || len(ev.data) > 200 || len(in.lastID) > maxEventID || in.retry > maxRetryDelay {
-				t.Fatalf("%q %q %v", ev.data, in.lastID, in.retry)
+				t.Fatalf("%q %q %v; want len(ev.data) other than 0, len(ev.data) at most 200, len(in.lastID) at most %v, "+
+					"in.retry at most %v", ev.data, in.lastID, in.retry, maxEventID, maxRetryDelay)
 			}
 		}
 	})
@@ -145,14 +149,14 @@ func FuzzLines(f *testing.F) {
 				break
 			}
 			if bytes.IndexByte(line, '\n') >= 0 || len(line) > 8<<10 {
-				t.Fatalf("%q", line)
+				t.Fatalf(`%q; want bytes.IndexByte(line, '\n') less than 0, len(line) at most 8 << 10`, line)
 			}
 			if whole {
 				total += len(line) + 1
 			}
 		}
 		if total > len(data)+1 {
-			t.Fatalf("%d bytes of %d", total, len(data))
+			t.Fatalf("%d bytes of %d; want total at most len(data) + 1", total, len(data))
 		}
 	})
 }
@@ -172,7 +176,7 @@ func FuzzParams(f *testing.F) {
 				continue
 			}
 			if !isObject(out) || bytes.ContainsAny(oneLine(out), "\r\n") {
-				t.Fatalf("%s", out)
+				t.Fatalf(`%s; want isObject(out), not bytes.ContainsAny(oneLine(out), "\r\n")`, out)
 			}
 			got := member(out, "_meta")
 			if version == mcpwire.Version20260728 && text(got, mcpwire.MetaPrefix+"protocolVersion", 32) != mcpwire.Version20260728 ||

@@ -56,15 +56,17 @@ func TestListsHaveBounds(t *testing.T) {
 			var got []string
 			page, err := g.List(t.Context(), mcpclient.Tools, func(raw json.RawMessage) error { got = append(got, string(raw)); return nil })
 			if page.Truncated != tt.truncated || len(got) != tt.items || (err != nil) != tt.fails {
-				t.Errorf("%+v, %d items, %v", page, len(got), err)
+				t.Errorf("%+v, %d items, %v; want page.Truncated = %v, len(got) = %v, (err != nil) = %v",
+					page, len(got), err, tt.truncated, tt.items, tt.fails)
 			}
 			if name == "whole" && (got[1] != `{"b":1.10,"a":"\ud800"}` || page.TTL != 5*time.Second) {
-				t.Errorf("%s %v", got, page)
+				t.Errorf("%s %v; want not (name == \"whole\" && (got[1] != `{\"b\":1.10,\"a\":\"\\ud800\"}` || page.TTL != 5*time.Second))",
+					got, page)
 			}
 			stop := errors.New("stop")
 			n = 0
 			if _, err := g.List(t.Context(), mcpclient.Tools, func(json.RawMessage) error { return stop }); !tt.fails && !errors.Is(err, stop) {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want not (!tt.fails && !errors.Is(err, stop))", err)
 			}
 		})
 	}
@@ -144,7 +146,7 @@ func TestQuestionsStopTheClock(t *testing.T) {
 		return json.RawMessage(`{"action":"accept"}`), nil
 	}
 	if out, err := g.Call(t.Context(), r); err != nil || string(out) != `{"ok":1}` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "{\"ok\":1}"`, out, err)
 	}
 }
 
@@ -215,13 +217,13 @@ func TestABrokenStreamIsTakenUpAgain(t *testing.T) {
 	r.Progress = func(capability.Chunk) { steps++ }
 	out, err := g.Call(t.Context(), r)
 	if err != nil || string(out) != `{"late":1}` || steps != 1 {
-		t.Fatalf("%s %v, %d steps", out, err, steps)
+		t.Fatalf(`%s %v, %d steps; want no error, string(out) = "{\"late\":1}", steps = 1`, out, err, steps)
 	}
 	if d := time.Since(began); d < 240*time.Millisecond {
 		t.Errorf("the server wanted 120 ms waited each time, and all was over after %s", d)
 	}
 	if a, b := <-resumed, <-resumed; a != "e1 session-1" || b != "e2 session-1" {
-		t.Errorf("resumed after %s, %s", a, b)
+		t.Errorf(`resumed after %s, %s; want a = "e1 session-1", b = "e2 session-1"`, a, b)
 	}
 }
 
@@ -248,7 +250,7 @@ func TestTheStreamOfNoticesComesBack(t *testing.T) {
 	})
 	g := s.client(t)
 	if l := await(t, "first change", g.changed); l != mcpclient.Prompts {
-		t.Errorf("%s", l)
+		t.Errorf("%s; want l = mcpclient.Prompts", l)
 	}
 	for _, want := range mcpclient.Lists() {
 		if l := await(t, "change after the gap", g.changed); l != want {
@@ -256,7 +258,7 @@ func TestTheStreamOfNoticesComesBack(t *testing.T) {
 		}
 	}
 	if first, second := <-opened, <-opened; first != "" || second != "n1" {
-		t.Errorf("%q %q", first, second)
+		t.Errorf(`%q %q; want first = "", second = "n1"`, first, second)
 	}
 	close(hang)
 }
@@ -292,7 +294,7 @@ func TestAQuestionRightAfterTheHandshake(t *testing.T) {
 			g := s.client(t)
 			out, err := g.Call(t.Context(), mcpclient.Request{Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
 			if err != nil || tc.want && string(out) != `{"open":true}` {
-				t.Errorf("%s %v", out, err)
+				t.Errorf("%s %v; want no error, not (tc.want && string(out) != `{\"open\":true}`)", out, err)
 			}
 		})
 	}
@@ -335,7 +337,7 @@ func TestASessionThatIsForgottenBetweenCalls(t *testing.T) {
 	g := s.client(t)
 	await(t, "word that lists may have changed", g.changed)
 	if s.greeted.Load() != 2 {
-		t.Errorf("%d sessions", s.greeted.Load())
+		t.Errorf("%d sessions; want s.greeted.Load() = 2", s.greeted.Load())
 	}
 	if len(g.down) > 0 {
 		t.Errorf("len(g.down) = %v, want at most 0; <-g.down = %v", len(g.down), <-g.down)
@@ -354,7 +356,7 @@ func TestARenewalThatFailsIsALoss(t *testing.T) {
 	gone.Store(true)
 	_, err := g.Call(t.Context(), tool("x", "{}"))
 	if capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	await(t, "word of the loss", g.down)
 }
@@ -406,7 +408,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		// Not unavailable: no client may send it again unasked.
 		wantCode(t, await(t, "end of the call", waiting), capability.CodeFailed, "connection_failed")
 		if len(g.down) > 0 {
-			t.Errorf("closing is not a loss: %v", <-g.down)
+			t.Errorf("closing is not a loss: %v; want len(g.down) at most 0", <-g.down)
 		}
 	})
 }
@@ -426,7 +428,7 @@ func TestAServerCannotHaveUsSpin(t *testing.T) {
 	_, err := s.client(t).Call(t.Context(), r)
 	wantCode(t, err, capability.CodeTimeout, "idle_timeout")
 	if n := asked.Load(); n < 2 || n > 20 {
-		t.Errorf("%d streams were asked for", n)
+		t.Errorf("%d streams were asked for; want n at least 2, n at most 20", n)
 	}
 }
 
@@ -447,6 +449,6 @@ func TestHugeNoticesAreDropped(t *testing.T) {
 	var got []int
 	r.Progress = func(c capability.Chunk) { got = append(got, len(c.Data)) }
 	if _, err := s.client(t).Call(t.Context(), r); err != nil || len(got) != 2 || got[1] != got[0]+1 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf("%v %v; want no error, len(got) = 2, got[1] = got[0] + 1", got, err)
 	}
 }

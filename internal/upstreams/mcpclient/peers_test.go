@@ -321,7 +321,7 @@ func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !f(); {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("never: %s; want not time.Now().After(end)", what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -338,6 +338,6 @@ func wantCode(t *testing.T, err error, code capability.Code, reason string) {
 func mustContain(t *testing.T, got []byte, want string) {
 	t.Helper()
 	if !strings.Contains(string(got), want) {
-		t.Errorf("%s has no %s", got, want)
+		t.Errorf("%s has no %s; want string(got) with %v", got, want, want)
 	}
 }

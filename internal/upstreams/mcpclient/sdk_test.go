@@ -24,14 +24,15 @@ func TestHandshakeAndLists(t *testing.T) {
 			t.Errorf("version %s, want %s", g.server.Version, want)
 		}
 		if g.server.Name != "peer" || g.server.Title != "The Peer" || g.server.Release != "v9" || g.server.Instructions != "be kind" {
-			t.Errorf("%+v", g.server)
+			t.Errorf(`%+v; want g.server.Name = "peer", g.server.Title = "The Peer", g.server.Release = "v9", `+
+				`g.server.Instructions = "be kind"`, g.server)
 		}
 		for feature, want := range map[string]bool{
 			"tools": true, "tools.listChanged": true, "resources.subscribe": true, "completions": false,
 			"tools.nothing": false,
 		} {
 			if g.server.Has(feature) != want {
-				t.Errorf("%s: %v in %s", feature, !want, g.server.Capabilities)
+				t.Errorf("%s: %v in %s; want g.server.Has(feature) = %v", feature, !want, g.server.Capabilities, want)
 			}
 		}
 		var names []string
@@ -41,11 +42,11 @@ func TestHandshakeAndLists(t *testing.T) {
 			return json.Unmarshal(raw, &d)
 		})
 		if err != nil || len(names) < 7 || page.Truncated != "" {
-			t.Errorf("%v %v %v", names, page, err)
+			t.Errorf(`%v %v %v; want no error, len(names) at least 7, page.Truncated = ""`, names, page, err)
 		}
 		count := 0
 		if _, err := g.List(t.Context(), mcpclient.Resources, func(json.RawMessage) error { count++; return nil }); err != nil || count != 1 {
-			t.Errorf("%d resources, %v", count, err)
+			t.Errorf("%d resources, %v; want no error, count = 1", count, err)
 		}
 		if _, err := g.List(t.Context(), mcpclient.Templates, func(json.RawMessage) error { return nil }); err != nil {
 			t.Error(err)
@@ -68,7 +69,7 @@ func TestCalls(t *testing.T) {
 		wantCode(t, err, capability.CodeInvalidInput, "upstream_invalid_params")
 		_, err = g.Call(t.Context(), mcpclient.Request{Method: "no/such"})
 		if code := capability.CodeOf(err); code != capability.CodeFailed {
-			t.Errorf("%v", err)
+			t.Errorf("%v; want code = capability.CodeFailed", err)
 		}
 		out, err = g.Call(t.Context(), mcpclient.Request{
 			Method: "resources/read", Name: "test://a",
@@ -89,7 +90,7 @@ func TestManyCallsAtOnce(t *testing.T) {
 				want := strings.Repeat(string(rune('a'+i%26)), 10+i)
 				out, err := g.Call(t.Context(), tool("echo", `{"v":"`+want+`"}`))
 				if err != nil || !strings.Contains(string(out), `\"`+want+`\"`) {
-					t.Errorf("%s: %s %v", want, out, err)
+					t.Errorf("%s: %s %v; want no error, string(out) with `\\\"` + want + `\\\"`", want, out, err)
 				}
 			})
 		}
@@ -106,11 +107,11 @@ func TestProgressComesInOrderAndBeforeTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != 5 {
-			t.Fatalf("%d chunks: %v", len(got), got)
+			t.Fatalf("%d chunks: %v; want len(got) = 5", len(got), got)
 		}
 		for i, c := range got {
 			if c.Progress != float64(i+1) || c.Total != 5 || c.Stage != "" || !strings.HasPrefix(c.Message, "step ") {
-				t.Errorf("%d: %+v", i, c)
+				t.Errorf(`%d: %+v; want c.Progress = float64(i + 1), c.Total = 5, c.Stage = "", c.Message beginning with "step "`, i, c)
 			}
 		}
 	}, "stateful JSON", "modern JSON") // which have no stream for it
@@ -143,7 +144,7 @@ func TestElicitation(t *testing.T) {
 	onAll(t, func(t *testing.T, g *rig) {
 		ask := func(_ context.Context, q capability.Question) (json.RawMessage, error) {
 			if q.Method != "elicitation/create" || !strings.Contains(string(q.Params), "your name?") {
-				t.Errorf("%s %s", q.Method, q.Params)
+				t.Errorf(`%s %s; want q.Method = "elicitation/create", string(q.Params) with "your name?"`, q.Method, q.Params)
 			}
 			return json.RawMessage(`{"action":"accept","content":{"name":"Ada"}}`), nil
 		}
@@ -301,7 +302,7 @@ func TestAProcessThatEndsAndIsClosedAtOnce(t *testing.T) {
 		_, _ = g.Call(t.Context(), tool("exit", `{}`))
 		for range cap(waiting) {
 			if err := await(t, "end of a call", waiting); capability.CodeOf(err) != capability.CodeFailed {
-				t.Fatalf("a call that was sent ends with %v", err)
+				t.Fatalf("a call that was sent ends with %v; want capability.CodeOf(err) = capability.CodeFailed", err)
 			}
 		}
 		await(t, "end", closed)

@@ -23,7 +23,7 @@ func TestProgramsThatGreetStrangely(t *testing.T) {
 			newClient(t, g, program(t, role))
 			server, err := g.Connect(t.Context())
 			if server.Version != version {
-				t.Errorf("%q %v", server.Version, err)
+				t.Errorf("%q %v; want server.Version = %v", server.Version, err, version)
 			}
 			if version == "" {
 				wantCode(t, err, capability.CodeUnavailable, "unsupported_version")
@@ -35,7 +35,7 @@ func TestProgramsThatGreetStrangely(t *testing.T) {
 	_, err := g.Connect(t.Context())
 	wantCode(t, err, capability.CodeUnavailable, "connection_failed")
 	if strings.Contains(capability.AsError(err).Message, "/no/such") {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Message without "/no/such"`, err)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestProgramsThatBreakTheRules(t *testing.T) {
 			g := begin(t)
 			for range 3 { // nine bad lines are allowed, each time
 				if out, err := g.Call(t.Context(), tool(name, "{}")); err != nil || string(out) != want {
-					t.Errorf("%s %v", out, err)
+					t.Errorf("%s %v; want no error, string(out) = %v", out, err, want)
 				}
 			}
 		})
@@ -60,7 +60,7 @@ func TestProgramsThatBreakTheRules(t *testing.T) {
 		_, err := g.Call(t.Context(), tool("flood", "{}"))
 		wantCode(t, err, capability.CodeFailed, "connection_failed")
 		if err := await(t, "word of the loss", g.down); !strings.Contains(err.Error(), "10 lines in a row") {
-			t.Error(err)
+			t.Errorf(`%v; want err.Error() with "10 lines in a row"`, err)
 		}
 		if _, err := g.connect(t).Call(t.Context(), tool("echo", "{}")); err != nil {
 			t.Error(err)
@@ -161,7 +161,7 @@ func TestStoppingTakesTheWholeGroup(t *testing.T) {
 	began := time.Now()
 	g.Close()
 	if d := time.Since(began); d > 15*time.Second {
-		t.Errorf("closing took %s", d)
+		t.Errorf("closing took %s; want d at most 15 * time.Second", d)
 	}
 	until(t, "end of the child", func() bool {
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -183,6 +183,6 @@ func TestAProgramThatDoesNotWantToEnd(t *testing.T) {
 	began := time.Now()
 	g.Close()
 	if d := time.Since(began); d < time.Second || d > 15*time.Second {
-		t.Errorf("closing took %s", d)
+		t.Errorf("closing took %s; want d at least time.Second, d at most 15 * time.Second", d)
 	}
 }

@@ -37,11 +37,11 @@ func TestBytesSurvive(t *testing.T) {
 				params := `{"name":"t","arguments":` + strange + `}`
 				out, err := g.Call(t.Context(), mcpclient.Request{Method: "tools/call", Name: "t", Params: json.RawMessage(" " + params + "\n")})
 				if err != nil || string(out) != strange {
-					t.Errorf("%s\n%s, %v", out, strange, err)
+					t.Errorf("%s\n%s, %v\nwant no error, string(out) = %v", out, strange, err, strange)
 				}
 				sent := await(t, "call", got)
 				if era == "legacy" && sent != params || !strings.HasPrefix(sent, params[:len(params)-1]) {
-					t.Errorf("sent %s", sent)
+					t.Errorf(`sent %s; want not (era == "legacy" && sent != params), sent beginning with params[:len(params)-1]`, sent)
 				}
 			})
 		}
@@ -55,7 +55,7 @@ func TestBytesSurvive(t *testing.T) {
 			Params: json.RawMessage("{\"name\":\"echo\",\r\n\"arguments\":" + strange + "}"),
 		})
 		if want := `{"content":[],"params":{"name":"echo",  "arguments":` + strange + `}}`; err != nil || string(out) != want {
-			t.Errorf("%s\n%s, %v", out, want, err)
+			t.Errorf("%s\n%s, %v\nwant no error, string(out) = %v", out, want, err, want)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestWhatAModernRequestSays(t *testing.T) {
 		`,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"junctor","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{}}}}`
 	if x.params != want {
-		t.Errorf("%s\n%s", x.params, want)
+		t.Errorf("%s\n%s\nwant x.params = %v", x.params, want, want)
 	}
 	for name, want := range map[string]string{
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "=?base64?IGdyw7xu?=", "Mcp-Param-Region": "eu",
@@ -120,7 +120,7 @@ func TestWhatAModernRequestSays(t *testing.T) {
 		Method: "tools/call",
 		Params: json.RawMessage(`{"a":1,"a":2}`),
 	}); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("duplicate members went out: %v", err)
+		t.Errorf("duplicate members went out: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -176,11 +176,11 @@ func TestRoundsOfQuestions(t *testing.T) {
 			}
 			out, err := g.Call(t.Context(), r)
 			if capability.CodeOf(err) != tt.code {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want capability.CodeOf(err) = %v", err, tt.code)
 			}
 			mustContain(t, out, tt.says)
 			if n > 8 {
-				t.Errorf("%d rounds", n)
+				t.Errorf("%d rounds; want n at most 8", n)
 			}
 		})
 	}
@@ -246,6 +246,7 @@ func TestQuestionsOfALegacyServer(t *testing.T) {
 		}
 	}
 	if len(logs) != 1 || logs[0].Stage != capability.StageLog || string(logs[0].Data) != `{"level":"info","data":1.10}` {
-		t.Errorf("%+v", logs)
+		t.Errorf("%+v; want len(logs) = 1, logs[0].Stage = capability.StageLog, string(logs[0].Data) = "+
+			`"{\"level\":\"info\",\"data\":1.10}"`, logs)
 	}
 }

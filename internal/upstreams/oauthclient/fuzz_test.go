@@ -22,10 +22,10 @@ type stranger struct {
 
 func (s *stranger) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s.asked++; s.asked > 40 {
-		s.t.Fatal("it never ends")
+		s.t.Fatalf("it never ends; got s.asked = %v; want s.asked at most 40", s.asked)
 	}
 	if req.URL.Scheme != "https" || req.URL.User != nil {
-		s.t.Errorf("asks %s", req.URL)
+		s.t.Errorf(`asks %s; want req.URL.Scheme = "https", req.URL.User = nil`, req.URL)
 	}
 	status, body := http.StatusOK, ""
 	switch {
@@ -78,7 +78,7 @@ func FuzzDocuments(f *testing.F) {
 			if grant == oauthclient.AuthorizationCode { // registers, and sends a person somewhere
 				if address, err := source.Begin(t.Context(), "https://us.example/back"); err == nil {
 					if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.User != nil {
-						t.Errorf("somebody is sent to %q", address)
+						t.Errorf(`somebody is sent to %q; want no error, u.Scheme = "https", u.User = nil`, address)
 					}
 				}
 				continue
@@ -91,7 +91,7 @@ func FuzzDocuments(f *testing.F) {
 			if err == nil {
 				resp.Body.Close()
 			} else if capability.CodeOf(err) == "" || strings.Contains(err.Error(), pass) {
-				t.Errorf("%v", err)
+				t.Errorf(`%v; want capability.CodeOf(err) other than "", err.Error() without %v`, err, pass)
 			}
 			for _, one := range s.shown {
 				if strings.ContainsFunc(strings.TrimPrefix(one, "Bearer "), func(c rune) bool { return c <= ' ' || c > '~' }) {

@@ -40,15 +40,15 @@ func TestATokenOfAnotherIssuerIsExchanged(t *testing.T) {
 		"requested_token_type": {kind + "access_token"}, "resource": {r.cfg.Resource}, "scope": {"read"}, "client_id": {"me"},
 	}
 	if form.Encode() != want.Encode() {
-		t.Errorf("asked for with %v", form)
+		t.Errorf("asked for with %v; want form.Encode() = want.Encode()", form)
 	}
 	r.pass(2 * time.Hour) // it is exchanged again, without being refused first
 	before := len(r.up.seen)
 	if r.works(); len(r.up.seen) != before+1 {
-		t.Errorf("%v", r.up.seen)
+		t.Errorf("%v; want len(r.up.seen) = before + 1", r.up.seen)
 	}
 	if slices.Contains(r.up.seen, subject) {
-		t.Error("the upstream was shown what is exchanged")
+		t.Errorf("the upstream was shown what is exchanged; want r.up.seen without %v", subject)
 	}
 	r.silent(nil)
 
@@ -88,22 +88,23 @@ func TestClientCredentialsInEveryForm(t *testing.T) {
 			r.works()
 			form := r.by.last(t)
 			if form.Get("grant_type") != "client_credentials" || form.Get("scope") != "read" || form.Get("resource") != r.cfg.Resource {
-				t.Errorf("%v", form)
+				t.Errorf(`%v; want form.Get("grant_type") = "client_credentials", form.Get("scope") = "read", form.Get("resource") = %v`,
+					form, r.cfg.Resource)
 			}
 			if got := r.by.basic[0] != ""; got != tc.basic {
-				t.Errorf("basic: %v", got)
+				t.Errorf("basic: %v; want got = %v", got, tc.basic)
 			}
 			if got := form.Get("client_secret") == pass; got != tc.inBody {
-				t.Errorf("in the body: %v", got)
+				t.Errorf("in the body: %v; want got = %v", got, tc.inBody)
 			}
 			if !tc.basic && form.Get("client_id") != "me" {
-				t.Errorf("%v", form)
+				t.Errorf(`%v; want not (!tc.basic && form.Get("client_id") != "me")`, form)
 			}
 			r.pass(2 * time.Hour) // it ends, and another one is asked for without being refused first
 			before := len(r.up.seen)
 			r.works()
 			if len(r.up.seen) != before+1 || r.up.seen[before] == r.up.seen[before-1] {
-				t.Errorf("%v", r.up.seen)
+				t.Errorf("%v; want len(r.up.seen) = before + 1, r.up.seen[before] other than r.up.seen[before-1]", r.up.seen)
 			}
 			r.silent(nil)
 		})
@@ -118,10 +119,11 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		r.works()
 		if got := r.by.authorized[0]; got.Get("scope") != "read" || got.Get("resource") != r.cfg.Resource ||
 			got.Get("client_id") != "registered-1" {
-			t.Errorf("%v", got)
+			t.Errorf(`%v; want got.Get("scope") = "read", got.Get("resource") = %v, got.Get("client_id") = "registered-1"`,
+				got, r.cfg.Resource)
 		}
 		if got := r.by.registered[0]; got["token_endpoint_auth_method"] != "none" || got["application_type"] != "native" {
-			t.Errorf("%v", got)
+			t.Errorf(`%v; want got["token_endpoint_auth_method"] = "none", got["application_type"] = "native"`, got)
 		}
 		r.cfg.Visit = nil
 		r.open()
@@ -131,21 +133,22 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 			r.works()
 			if form := r.by.last(t); form.Get("grant_type") != "refresh_token" || form.Get("resource") != r.cfg.Resource ||
 				form.Get("client_id") != "registered-1" {
-				t.Errorf("%v", form)
+				t.Errorf(`%v; want form.Get("grant_type") = "refresh_token", form.Get("resource") = %v, form.Get("client_id") = `+
+					`"registered-1"`, form, r.cfg.Resource)
 			}
 		}
 		if asked, authorized, registered := r.by.counts(); asked != 3 || authorized != 1 || registered != 1 {
-			t.Errorf("%d %d %d", asked, authorized, registered)
+			t.Errorf("%d %d %d; want asked = 3, authorized = 1, registered = 1", asked, authorized, registered)
 		}
 		r.by.set(func() { r.by.tokens = nil }) // withdrawn before its time
 		r.works()
 		r.by.set(func() { r.by.tokens, r.by.refreshes = nil, map[string]bool{} })
 		r.fails(oauthclient.ReasonLogin, "somebody must log in to it")
 		if text := r.vault.Text(); strings.Contains(text, "access") {
-			t.Errorf("what is of no use any more is kept: %s", text)
+			t.Errorf(`what is of no use any more is kept: %s; want text without "access"`, text)
 		}
 		if s := r.State(); s.Issuer != "" {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.Issuer = ""`, s)
 		}
 	}
 }
@@ -168,7 +171,7 @@ func TestALoginInTwoSteps(t *testing.T) {
 		t.Helper()
 		err := r.Finish(t.Context(), query)
 		if err == nil || capability.AsError(err).Reason != reason {
-			t.Fatalf("%+v", err)
+			t.Fatalf("%+v; want an error, capability.AsError(err).Reason = %v", err, reason)
 		}
 		r.silent(err)
 	}
@@ -181,7 +184,7 @@ func TestALoginInTwoSteps(t *testing.T) {
 	}
 	r.works()
 	if s := r.State(); s.Issuer != r.by.URL || !s.Renewed || len(s.Scopes) != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.Issuer = %v, s.Renewed = true, len(s.Scopes) = 1", s, r.by.URL)
 	}
 	refused(query, "unknown_login") // once only
 
@@ -229,7 +232,7 @@ func TestTheIssuerOfAnAnswerIsChecked(t *testing.T) {
 			}
 			r.fails(oauthclient.ReasonRefused, "the login to it")
 			if asked, _, _ := r.by.counts(); asked != 0 {
-				t.Error("the code was shown to the token endpoint")
+				t.Errorf("the code was shown to the token endpoint; got asked = %v; want asked = 0", asked)
 			}
 		})
 	}
@@ -246,10 +249,11 @@ func TestAnotherAuthorizationServerGetsNothingOfTheFormer(t *testing.T) {
 	r.works()
 	if form := second.last(t); form.Get("grant_type") != "authorization_code" || form.Get("client_id") != "registered-1" ||
 		strings.Contains(form.Encode(), "refresh-") {
-		t.Errorf("%v", form)
+		t.Errorf(`%v; want form.Get("grant_type") = "authorization_code", form.Get("client_id") = "registered-1", form.Encode() `+
+			`without "refresh-"`, form)
 	}
 	if _, _, registered := second.counts(); registered != 1 {
-		t.Error("the client of the former one was used")
+		t.Errorf("the client of the former one was used; got registered = %v; want registered = 1", registered)
 	}
 	if text := r.vault.Text(); !strings.Contains(text, second.URL) || strings.Contains(text, r.by.URL) {
 		t.Errorf("r.vault.Text() = %q, want it to contain %q and it not to contain %q", text, second.URL, r.by.URL)
@@ -264,7 +268,7 @@ func TestAClientBelongsToItsIssuer(t *testing.T) {
 	})
 	r.fails(oauthclient.ReasonRefused, "names no authorization server that may be used")
 	if asked, _, _ := r.by.counts(); asked != 0 {
-		t.Error("the client's secret was shown to another server")
+		t.Errorf("the client's secret was shown to another server; got asked = %v; want asked = 0", asked)
 	}
 }
 
@@ -280,7 +284,7 @@ func TestAClientStaysWithItsFirstIssuer(t *testing.T) {
 		r.open()
 	}
 	if asked, _, _ := second.counts(); asked != 0 {
-		t.Error("the client's secret was shown to another server")
+		t.Errorf("the client's secret was shown to another server; got asked = %v; want asked = 0", asked)
 	}
 	r.up.set(func() { r.up.by = first })
 	r.works()
@@ -334,7 +338,7 @@ func TestASilentAuthorizationServerIsNotAskedByAll(t *testing.T) {
 	}
 	mu.Lock()
 	if count != 1 {
-		t.Errorf("asked %d times", count)
+		t.Errorf("asked %d times; want count = 1", count)
 	}
 	mu.Unlock()
 	r.by.set(func() { r.by.change["token_endpoint"] = was + "/token" })
@@ -396,7 +400,7 @@ func TestAServerOf2025IsItsOwnIssuer(t *testing.T) {
 	r.open()
 	r.works()
 	if s := r.State(); s.Issuer != old.URL {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.Issuer = %v", s, old.URL)
 	}
 }
 
@@ -407,14 +411,14 @@ func TestMoreScopesAreAskedForOnce(t *testing.T) {
 	r.up.set(func() { r.up.more = "write" })
 	r.fails(oauthclient.ReasonRefused, "asked for and not given")
 	if _, authorized, _ := r.by.counts(); authorized != 2 {
-		t.Errorf("%d logins", authorized)
+		t.Errorf("%d logins; want authorized = 2", authorized)
 	}
 	if got := r.by.authorized[1].Get("scope"); got != "read write" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "read write"`, got)
 	}
 	r.fails(oauthclient.ReasonRefused, "asked for and not given")
 	if _, authorized, _ := r.by.counts(); authorized != 2 {
-		t.Errorf("%d logins after another request", authorized)
+		t.Errorf("%d logins after another request; want authorized = 2", authorized)
 	}
 	r.up.set(func() { r.up.more = "" })
 	r.works()
@@ -432,7 +436,7 @@ func TestAServerThatWantsEverMoreIsGivenUp(t *testing.T) {
 	r.up.set(func() { r.up.more = "d" })
 	r.fails(oauthclient.ReasonRefused, "wanted more scopes 3 times")
 	if again, _, _ := r.by.counts(); again != asked || asked != 4 {
-		t.Errorf("%d, then %d", asked, again)
+		t.Errorf("%d, then %d; want again = %v, asked = 4", asked, again, asked)
 	}
 	r.pass(11 * time.Minute)
 	r.up.set(func() { r.up.more = "e" })
@@ -457,10 +461,10 @@ func TestAServerThatIsNeverContentCostsTwoTokens(t *testing.T) {
 	r.open()
 	r.fails(oauthclient.ReasonRefused, "not content with any token")
 	if asked, _, _ := r.by.counts(); asked != 2 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("asked %d times; want asked = 2", asked)
 	}
 	if asked, _, _ := other.counts(); asked != 0 {
-		t.Error("another server was asked")
+		t.Errorf("another server was asked; got asked = %v; want asked = 0", asked)
 	}
 }
 
@@ -481,7 +485,7 @@ func TestTheTokenStaysAtItsOrigin(t *testing.T) {
 	}
 	resp.Body.Close()
 	if len(got) != 1 || got[0] != "" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want len(got) = 1, got[0] = ""`, got)
 	}
 }
 
@@ -514,7 +518,7 @@ func TestManyRequestsShareOneToken(t *testing.T) {
 	}
 	all.Wait()
 	if asked, _, _ := r.by.counts(); asked != 1 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("asked %d times; want asked = 1", asked)
 	}
 }
 
@@ -527,10 +531,10 @@ func TestAnotherUpstreamOfTheSameNameGetsNothing(t *testing.T) {
 	r.open()
 	r.works()
 	if other.seen[0] != "" || strings.Contains(r.vault.Text(), r.by.URL) {
-		t.Errorf("%q", other.seen)
+		t.Errorf(`%q; want other.seen[0] = "", r.vault.Text() without %v`, other.seen, r.by.URL)
 	}
 	if err := r.Forget(t.Context()); err != nil || r.vault.Text() != "" {
-		t.Errorf("%v %q", err, r.vault.Text())
+		t.Errorf(`%v %q; want no error, r.vault.Text() = ""`, err, r.vault.Text())
 	}
 }
 
@@ -569,7 +573,7 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		cfg := oauthclient.Config{Name: "it", Resource: "https://x.example/mcp", HTTP: new(http.Client), Grant: oauthclient.AuthorizationCode}
 		change(&cfg)
 		if _, err := oauthclient.New(cfg); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -586,7 +590,7 @@ func FuzzChallenge(f *testing.F) {
 		}
 		for _, s := range scopes {
 			if s == "" || len(s) > 256 || strings.ContainsAny(s, " \"\\\r\n") {
-				t.Errorf("%q", s)
+				t.Errorf(`%q; want s other than "", len(s) at most 256, s without any of " \"\\\r\n"`, s)
 			}
 		}
 	})

@@ -381,7 +381,7 @@ func (g *giver) last(t *testing.T) url.Values {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.asked) == 0 {
-		t.Fatal("it was not asked")
+		t.Fatalf("it was not asked; got len(g.asked) = %v; want len(g.asked) other than 0", len(g.asked))
 	}
 	return g.asked[len(g.asked)-1]
 }

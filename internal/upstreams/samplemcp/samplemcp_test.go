@@ -44,7 +44,7 @@ func TestUnitsAreConvertedAndOthersRefused(t *testing.T) {
 			data = []byte(got.Content[0].(*mcp.TextContent).Text)
 		}
 		if got.IsError != c.fails || !strings.Contains(string(data), c.want) {
-			t.Errorf("%s of %s: %s", c.name, c.input, data)
+			t.Errorf("%s of %s: %s; want got.IsError = %v, string(data) with %v", c.name, c.input, data, c.fails, c.want)
 		}
 	}
 	if err := session.Close(); err != nil {

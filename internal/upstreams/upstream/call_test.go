@@ -61,14 +61,15 @@ func TestEachKindOfMemberIsItsMethod(t *testing.T) {
 		}
 		got := r.far.last()
 		if got.Method != tt.method || string(got.Params) != tt.params || got.Name != tt.header || got.Idle.Milliseconds() != 1500 {
-			t.Errorf("%s went out as %s %s, name %q", tt.kind, got.Method, got.Params, got.Name)
+			t.Errorf("%s went out as %s %s, name %q; want got.Method = %v, string(got.Params) = %v, got.Name = %v, "+
+				"got.Idle.Milliseconds() = 1500", tt.kind, got.Method, got.Params, got.Name, tt.method, tt.params, tt.header)
 		}
 	}
 	if _, err := r.tool("t", `{"n":42,"o":{"s":"x y"}}`); err != nil {
 		t.Fatal(err)
 	}
 	if h := r.far.last().Headers; h.Get("Mcp-Param-N") != "42" || h.Get("Mcp-Param-S") != "x y" {
-		t.Errorf("headers %v", h)
+		t.Errorf(`headers %v; want h.Get("Mcp-Param-N") = "42", h.Get("Mcp-Param-S") = "x y"`, h)
 	}
 	for _, bad := range []struct{ kind, name, uri string }{
 		{"resource", "file:///a", "file:///etc/passwd"},
@@ -88,7 +89,7 @@ func TestResultsAreTheBytesThatCame(t *testing.T) {
 	raw := `{ "structuredContent":{"n":9007199254740993,"f":1.10,"s":"\ud800"}, "content":[{"type":"novel","x":1e400}],"_meta":{"a":1}, "more":null }`
 	r.far.answers(raw)
 	if out, err := r.tool("t", `{}`); err != nil || out != raw {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("%v: %s; want no error, out = %v", err, out, raw)
 	}
 }
 
@@ -108,7 +109,8 @@ func TestFailuresOfToolsComeWithTheirResult(t *testing.T) {
 		out, err := r.tool("t", `{}`)
 		e := fails(t, err, capability.CodeFailed, "tool_error")
 		if !strings.Contains(e.Message, tt.message) || len(e.Message) > 1<<10 || out != tt.result {
-			t.Errorf("%s: %q, %s", tt.name, e.Message, out)
+			t.Errorf("%s: %q, %s; want e.Message with %v, len(e.Message) at most 1 << 10, out = %v",
+				tt.name, e.Message, out, tt.message, tt.result)
 		}
 	}
 	r.far.answers(`[1]`)
@@ -124,7 +126,7 @@ func TestResultsThatBreakTheirOutputSchemaAreMarked(t *testing.T) {
 	good := `{"content":[],"structuredContent":{"n":9007199254740993}}`
 	r.far.answers(good)
 	if out, err := r.tool("t", `{}`); err != nil || out != good {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("%v: %s; want no error, out = %v", err, out, good)
 	}
 	for result, marked := range map[string]string{
 		`{"content":[{"type":"text","text":"x"}],"structuredContent":{"n":"1"}}`: `{"isError":true,"content":[{"type":"text","text":"x"}],"structuredContent":{"n":"1"}}`,
@@ -136,7 +138,7 @@ func TestResultsThatBreakTheirOutputSchemaAreMarked(t *testing.T) {
 		out, err := r.tool("t", `{}`)
 		fails(t, err, capability.CodeFailed, "output_schema_violation")
 		if out != marked {
-			t.Errorf("%s is marked as %s", result, out)
+			t.Errorf("%s is marked as %s; want out = %v", result, out, marked)
 		}
 	}
 }
@@ -174,17 +176,19 @@ func TestQuestionsShowWhoAsks(t *testing.T) {
 	}
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	if err != nil || string(reply.Result) != `{"action":"accept","content":{"code":9007199254740993}}` {
-		t.Fatalf("%v: %s", err, reply.Result)
+		t.Fatalf(`%v: %s; want no error, string(reply.Result) = "{\"action\":\"accept\",\"content\":{\"code\":9007199254740993}}"`,
+			err, reply.Result)
 	}
 	if len(asked) != 1 || string(asked[0].Params) != `{ "requestedSchema":{"x":1.10},"message":"[far] Which\ncode?" }` {
-		t.Errorf("asked %+v", asked)
+		t.Errorf(`asked %+v; want len(asked) = 1, string(asked[0].Params) = "{ `+
+			`\"requestedSchema\":{\"x\":1.10},\"message\":\"[far] Which\\ncode?\" }"`, asked)
 	}
 	if n := r.events(audit.UpstreamQuestionAnswered); n != 2 {
-		t.Errorf("%d records of questions", n)
+		t.Errorf("%d records of questions; want n = 2", n)
 	}
 	inv.Ask = nil
 	if reply, err = r.engine.Invoke(t.Context(), inv); err != nil || !strings.Contains(string(reply.Result), "nobody to ask") {
-		t.Errorf("%v: %s", err, reply.Result)
+		t.Errorf(`%v: %s; want no error, string(reply.Result) with "nobody to ask"`, err, reply.Result)
 	}
 }
 
@@ -206,7 +210,7 @@ func TestQuestionsThatEndTheCallShowWhoAsks(t *testing.T) {
 		r.far.answers(`{"resultType":"input_required","inputRequests":{"a":` + odd + `}}`)
 		out, err = r.tool("t", `{}`)
 		if fails(t, err, capability.CodeFailed, "upstream_error"); out != "" {
-			t.Errorf("the caller is asked %s", out)
+			t.Errorf(`the caller is asked %s; want out = ""`, out)
 		}
 	}
 }
@@ -253,7 +257,7 @@ func TestATrustedUpstreamMayAskForSamplesAndRoots(t *testing.T) {
 	r.far.answers(asks)
 	out, err := r.tool("t", `{}`)
 	if fails(t, err, capability.CodeApprovalRequired, capability.ReasonInputRequired); out != asks {
-		t.Errorf("passed on as %s", out)
+		t.Errorf("passed on as %s; want out = %v", out, asks)
 	}
 	r.far.answers(`{"resultType":"input_required","inputRequests":{"a":{"method":"later/thing"}}}`)
 	_, err = r.tool("t", `{}`)
@@ -276,7 +280,7 @@ func TestAnUpstreamThatBreaksCallsGetsNoneForAWhile(t *testing.T) {
 	}
 	_, err := r.tool("t", `{}`)
 	if e := fails(t, err, capability.CodeUnavailable, "circuit_open"); e.RetryAfter <= 0 {
-		t.Error("it does not say when to try again")
+		t.Errorf("it does not say when to try again; got e.RetryAfter = %v; want e.RetryAfter more than 0", e.RetryAfter)
 	}
 	if _, err := r.Restart(t.Context(), admin(), "far"); err != nil {
 		t.Fatal(err)
@@ -301,10 +305,10 @@ func FuzzResult(f *testing.F) {
 		one.TB = t
 		out, err := one.tool("t", `{}`)
 		if err == nil && out != result {
-			t.Errorf("changed: %s", out)
+			t.Errorf("changed: %s; want not (err == nil && out != result)", out)
 		}
 		if code := capability.CodeOf(err); code == capability.CodeInternal {
-			t.Errorf("%v", err)
+			t.Errorf("%v; want code other than capability.CodeInternal", err)
 		}
 	})
 }

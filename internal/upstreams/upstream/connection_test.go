@@ -76,16 +76,17 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		}
 		_, err := r.Add(t.Context(), admin(), rec)
 		if e := fails(t, err, tt.code, tt.reason); tt.before != nil && e.Details["stderr"] != "a line of errors" {
-			t.Errorf("%s: the errors of the program are not shown: %v", tt.name, e.Details)
+			t.Errorf(`%s: the errors of the program are not shown: %v; want not (tt.before != nil && e.Details["stderr"] != "a `+
+				`line of errors")`, tt.name, e.Details)
 		}
 		if tt.then != nil {
 			r.far.set(tt.then)
 		}
 		if _, live, _ := r.far.counts(); live != 0 || len(r.List()) != 0 {
-			t.Errorf("%s: something is left", tt.name)
+			t.Errorf("%s: something is left; want live = 0, len(r.List()) = 0", tt.name)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
-			t.Errorf("%s: a folder is left", tt.name)
+			t.Errorf("%s: a folder is left; want len(left) = 0", tt.name)
 		}
 	}
 	r.add("far", nil)
@@ -95,7 +96,7 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, live, _ := r.far.counts(); live != 0 {
-		t.Error("a connection outlives its upstream")
+		t.Errorf("a connection outlives its upstream; got live = %v; want live = 0", live)
 	}
 	r.listed()
 	fails(t, r.Remove(t.Context(), admin(), "far"), capability.CodeNotFound, "upstream_not_found")
@@ -119,14 +120,14 @@ func TestProgramsGetAnEnvironmentThatWasBuilt(t *testing.T) {
 		rec.Env, rec.EnvSecrets = map[string]string{"B": "2", "A": "1"}, map[string]string{"TOKEN": "key"}
 	})
 	if want := []string{"PATH=/bin", "A=1", "B=2", "TOKEN=s3cret"}; join(got.Env) != join(want) {
-		t.Errorf("the environment is %q", got.Env)
+		t.Errorf("the environment is %q; want join(got.Env) = join(want)", got.Env)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "far")); got.Dir != filepath.Join(dir, "far") || err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder is %s: %v", got.Dir, err)
+		t.Errorf(`the folder is %s: %v; want got.Dir = filepath.Join(dir, "far"), no error, info.Mode().Perm() = 0o700`, got.Dir, err)
 	}
 	shown, err := r.Show("far")
 	if data, _ := json.Marshal(shown); err != nil || len(data) == 0 || contains(string(data), "s3cret") {
-		t.Errorf("a secret is shown: %s", data)
+		t.Errorf(`a secret is shown: %s; want no error, len(data) other than 0, not contains(string(data), "s3cret")`, data)
 	}
 }
 
@@ -182,7 +183,7 @@ func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if join(shown) != join([]string{"s3cret", "of-ann", "of-another-ann"}) {
-				t.Errorf("shown: %q", shown)
+				t.Errorf(`shown: %q; want join(shown) = join([]string{"s3cret", "of-ann", "of-another-ann"})`, shown)
 			}
 		})
 	}
@@ -197,7 +198,7 @@ func TestWhoHasNoCredentialsOfTheirOwnActsAsNobodyElse(t *testing.T) {
 	})
 	_, _, err := r.call("agent:ben", "", "tool", "t", `{}`)
 	if e := fails(t, err, capability.CodeUnavailable, "secret_missing"); !strings.Contains(e.Hint, "junctor secrets set own.key.agent.ben") {
-		t.Errorf("it does not say which secret: %s", e.Hint)
+		t.Errorf(`it does not say which secret: %s; want e.Hint with "junctor secrets set own.key.agent.ben"`, e.Hint)
 	}
 	for name, change := range map[string]func(*record.Record){
 		"on a shared connection": func(rec *record.Record) {},
@@ -210,7 +211,7 @@ func TestWhoHasNoCredentialsOfTheirOwnActsAsNobodyElse(t *testing.T) {
 		rec.OwnCredentials, rec.EnvSecrets = true, map[string]string{"TOKEN": "key"}
 		change(&rec)
 		if _, err := r.Add(t.Context(), admin(), rec); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -225,7 +226,8 @@ func TestNoPrincipalIsNamedLikeAnother(t *testing.T) {
 		} {
 			own := record.OwnSecret(name, id)
 			if was := names[own]; was != "" || len(own) > 120 || strings.ContainsAny(own, ":/ ") {
-				t.Errorf("%s of %q is called %s, as %s", name, id, own, was)
+				t.Errorf(`%s of %q is called %s, as %s; want was = "", len(own) at most 120, own without any of ":/ "`,
+					name, id, own, was)
 			}
 			names[own] = name + " of " + id
 		}
@@ -252,7 +254,7 @@ func TestALostUpstreamComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it was away for %s", took)
+		t.Errorf("it was away for %s; want took at most 2 * time.Second", took)
 	}
 	r.eventually("both are recorded", func() bool { return r.events(audit.UpstreamFailed) == 1 && r.events(audit.UpstreamRecovered) == 1 })
 }
@@ -286,7 +288,7 @@ func TestAProgramThatEndsAgainAndAgainIsGivenUp(t *testing.T) {
 	r.eventually("it is given up", func() bool { s, _ := r.Show("far"); return s.Failed && s.State == capability.StateUnavailable })
 	made, _, _ := r.far.counts()
 	if made != 5 { // the first one, and four after the crash
-		t.Errorf("it was started %d times", made)
+		t.Errorf("it was started %d times; want made = 5", made)
 	}
 	r.listed()
 	_, err := r.tool("t", `{}`)
@@ -294,7 +296,7 @@ func TestAProgramThatEndsAgainAndAgainIsGivenUp(t *testing.T) {
 	r.far.set(func() { r.far.refuse = nil })
 	s, err := r.Restart(t.Context(), admin(), "far")
 	if err != nil || s.State != capability.StateReady || s.Failed {
-		t.Fatalf("%v: %+v", err, s)
+		t.Fatalf("%v: %+v; want no error, s.State = capability.StateReady, s.Failed = false", err, s)
 	}
 	if _, err := r.tool("t", `{}`); err != nil {
 		t.Error(err)
@@ -317,7 +319,7 @@ func TestADownUpstreamStaysListedForAWhile(t *testing.T) {
 		return r.entry("tool", "t").Contribution.Availability.State == capability.StateUnavailable
 	})
 	if n := r.catalog.Snapshot().Generation - before; n != 2 {
-		t.Errorf("%d changes of the catalog", n)
+		t.Errorf("%d changes of the catalog; want n = 2", n)
 	}
 	r.far.set(func() { r.far.refuse = nil })
 	if _, err := r.tool("t", `{}`); err != nil { // the engine asks before it refuses
@@ -354,7 +356,7 @@ func TestASilentUpstreamDelaysNobodyElse(t *testing.T) {
 		Target: capability.Target{Member: capability.Member{Module: "mcp.silent", Kind: "tool", Name: "t"}},
 	})
 	if err == nil {
-		t.Error("a silent upstream has answered")
+		t.Error("a silent upstream has answered; want an error")
 	}
 }
 
@@ -381,7 +383,8 @@ func TestIsolation(t *testing.T) {
 			group.Wait()
 			s, err := r.Show("far")
 			if _, live, calls := r.far.counts(); err != nil || s.Connections != tt.want || live != tt.want || len(calls) != 5 {
-				t.Errorf("%d connections, %d live, %d calls", s.Connections, live, len(calls))
+				t.Errorf("%d connections, %d live, %d calls; want no error, s.Connections = %v, live = %v, len(calls) = 5",
+					s.Connections, live, len(calls), tt.want, tt.want)
 			}
 			r.eventually("idle ones are closed", func() bool { _, live, _ := r.far.counts(); return live == 1 })
 		})
@@ -417,7 +420,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if _, live, _ := r.far.counts(); live > 64 {
-		t.Errorf("%d connections", live)
+		t.Errorf("%d connections; want live at most 64", live)
 	}
 }
 
@@ -431,7 +434,7 @@ func TestANewToolIsVisibleSoon(t *testing.T) {
 		r.far.offer(ingest.Tool, def("a", ""), def("b", ""))
 		r.listed("tool a", "tool b")
 		if took := time.Since(began); took > 2*time.Second { // 250 ms on a machine with nothing else to do
-			t.Errorf("it took %s", took)
+			t.Errorf("it took %s; want took at most 2 * time.Second", took)
 		}
 		r.far.offer(ingest.Tool, def("a", ""))
 		r.listed("tool a")
@@ -443,7 +446,7 @@ func TestDisabledUpstreamsAreKnownAndNotConnected(t *testing.T) {
 	r := newRig(t, nil)
 	r.add("far", func(rec *record.Record) { rec.Disabled = true })
 	if made, _, _ := r.far.counts(); made != 0 {
-		t.Error("it was connected")
+		t.Errorf("it was connected; got made = %v; want made = 0", made)
 	}
 	_, err := r.Restart(t.Context(), admin(), "far")
 	fails(t, err, capability.CodeConflict, "upstream_disabled")
@@ -474,7 +477,7 @@ func TestSubscriptionsAreSharedAndMadeAgain(t *testing.T) {
 		return n
 	}
 	if n := methods("resources/subscribe"); n != 1 {
-		t.Errorf("%d subscriptions at the upstream", n)
+		t.Errorf("%d subscriptions at the upstream; want n = 1", n)
 	}
 	tell := func() {
 		r.far.mu.Lock()
@@ -486,18 +489,18 @@ func TestSubscriptionsAreSharedAndMadeAgain(t *testing.T) {
 	}
 	tell()
 	if a, b := <-heard, <-heard; a == b {
-		t.Error("one of them heard nothing")
+		t.Errorf("one of them heard nothing; got a = %v; want a other than %v", a, b)
 	}
 	stops[0]()
 	r.far.crash(nil)
 	r.eventually("it is subscribed to again", func() bool { return methods("resources/subscribe") == 2 })
 	if got := <-heard; got != 1 { // it may have changed in between
-		t.Error("one that stopped is told")
+		t.Errorf("one that stopped is told; got got = %v; want got = 1", got)
 	}
 	stops[1]()
 	r.eventually("it is unsubscribed", func() bool { return methods("resources/unsubscribe") == 1 })
 	if _, err := r.Subscribe(t.Context(), "nobody", "x", func() {}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -529,13 +532,13 @@ func TestWhatAProgramPrintsIsShownWithoutItsSecrets(t *testing.T) {
 	r.far.set(func() { r.far.refuse = errors.New("it ends at once") })
 	_, err := r.Add(t.Context(), admin(), rec)
 	if e := capability.AsError(err); e.Details["stderr"] != "panic: PRINTED=[secret key]" {
-		t.Errorf("refused with %v", e.Details)
+		t.Errorf(`refused with %v; want e.Details["stderr"] = "panic: PRINTED=[secret key]"`, e.Details)
 	}
 	r.far.set(func() { r.far.refuse = nil })
 	r.add("far", func(to *record.Record) { to.EnvSecrets = rec.EnvSecrets })
 	shown, err := r.Show("far")
 	if err != nil || shown.Stderr != "panic: PRINTED=[secret key]\n" {
-		t.Errorf("shown as %q, %v", shown.Stderr, err)
+		t.Errorf(`shown as %q, %v; want no error, shown.Stderr = "panic: PRINTED=[secret key]\n"`, shown.Stderr, err)
 	}
 	r.far.crash(errors.New("gone"))
 	for end := time.Now().Add(10 * time.Second); ; {
@@ -547,6 +550,6 @@ func TestWhatAProgramPrintsIsShownWithoutItsSecrets(t *testing.T) {
 		}
 	}
 	if shown.Stderr != "panic: PRINTED=[secret key]\n" {
-		t.Errorf("afterwards as %q, %v", shown.Stderr, err)
+		t.Errorf(`afterwards as %q, %v; want shown.Stderr = "panic: PRINTED=[secret key]\n"`, shown.Stderr, err)
 	}
 }

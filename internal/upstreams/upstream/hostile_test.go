@@ -107,15 +107,17 @@ func TestAHostileUpstreamCostsItselfOnly(t *testing.T) {
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	t.Logf("the slowest call beside it took %s; %d KiB are kept", worst, grown>>10)
 	if worst > 2*time.Second || grown > 64<<20 {
-		t.Error("others pay for it")
+		t.Errorf("others pay for it; got worst = %v, grown = %v; want worst at most 2 * time.Second, grown at most 64 << 20",
+			worst, grown)
 	}
 	s, err := r.Show("evil")
 	if err != nil || s.Counts.Tools != 1 || s.Definitions[0].Name != "sound" || s.Counts.Dropped < 12 || s.Lists["tool"] == "" {
-		t.Errorf("%v: %+v %v", err, s.Counts, s.Lists)
+		t.Errorf(`%v: %+v %v; want no error, s.Counts.Tools = 1, s.Definitions[0].Name = "sound", s.Counts.Dropped at least 12, `+
+			`s.Lists["tool"] other than ""`, err, s.Counts, s.Lists)
 	}
 	for _, d := range s.Dropped {
 		if d.Reason == "" || strings.ContainsAny(d.Name+d.Reason, "\u202e\u0007") {
-			t.Errorf("%+v", d)
+			t.Errorf(`%+v; want d.Reason other than "", d.Name + d.Reason without any of "\u202e\u0007"`, d)
 		}
 	}
 	if strings.Contains(s.Server.Name, "\u202e") {

@@ -119,7 +119,7 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		rec.OAuth = &record.OAuth{ClientID: "me", ClientSecret: "key", Scopes: []string{"read"}}
 	})
 	if s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "log in") {
-		t.Fatalf("%+v", s)
+		t.Fatalf(`%+v; want s.State = capability.StateUnauthorized, s.Reason with "log in"`, s)
 	}
 	step := func(step upstream.LoginStep) (upstream.LoginResult, error) {
 		return r.Login(t.Context(), admin(), "far", step)
@@ -135,7 +135,7 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		{Redirect: "http://127.0.0.1:1/", Answer: "x"},
 	} {
 		if _, err := step(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%+v: %v", bad, err)
+			t.Errorf("%+v: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 	login := func() {
@@ -146,7 +146,8 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		}
 		done, err := step(upstream.LoginStep{Answer: consent(t, begun.URL)})
 		if err != nil || done.Upstream == nil || done.Upstream.State != capability.StateReady || done.Upstream.Login.Issuer == "" {
-			t.Fatalf("%+v %v", done, err)
+			t.Fatalf("%+v %v; want no error, done.Upstream not nil, done.Upstream.State = capability.StateReady, "+
+				`done.Upstream.Login.Issuer other than ""`, done, err)
 		}
 	}
 	login()
@@ -156,14 +157,15 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	text, err := json.Marshal(r.List())
 	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") ||
 		strings.Contains(v.Text(), "s3cret") || !strings.Contains(v.Text(), "access-1") {
-		t.Errorf("%s, %s", text, v.Text())
+		t.Errorf(`%s, %s; want no error, string(text) without "access-", string(text) without "s3cret", v.Text() without `+
+			`"s3cret", v.Text() with "access-1"`, text, v.Text())
 	}
 
 	// What it takes back, a user has to give again; no call waits for it.
 	withdraw()
 	_, err = r.tool("echo", `{}`)
 	if e := capability.AsError(err); err == nil || !strings.Contains(e.Message+e.Hint, "log in") {
-		t.Errorf("%+v", err)
+		t.Errorf(`%+v; want an error, e.Message + e.Hint with "log in"`, err)
 	}
 	login()
 	r.eventually("it can be called again", func() bool { _, err := r.tool("echo", `{}`); return err == nil })
@@ -172,10 +174,10 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := v.Text(); strings.Contains(text, "access-") {
-		t.Errorf("tokens stay: %s", text)
+		t.Errorf(`tokens stay: %s; want text without "access-"`, text)
 	}
 	if _, err := step(upstream.LoginStep{Redirect: "http://127.0.0.1:1/"}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -197,7 +199,7 @@ func needsNobody(t *testing.T, oauth record.OAuth) {
 		rec.OAuth = &oauth
 	})
 	if s.State != capability.StateReady || s.Counts.Tools == 0 {
-		t.Fatalf("%+v", s)
+		t.Fatalf("%+v; want s.State = capability.StateReady, s.Counts.Tools other than 0", s)
 	}
 	for range 3 {
 		if _, err := r.tool("echo", `{}`); err != nil {
@@ -207,7 +209,7 @@ func needsNobody(t *testing.T, oauth record.OAuth) {
 	}
 	_, err := r.Login(context.Background(), admin(), "far", upstream.LoginStep{Redirect: "http://127.0.0.1:1/"})
 	if capability.AsError(err).Reason != "no_login" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "no_login"`, err)
 	}
 }
 
@@ -233,7 +235,7 @@ func TestOAuthThatCannotBe(t *testing.T) {
 		rec := record.Record{Name: "far", URL: "https://far.example/mcp", OAuth: &record.OAuth{}}
 		change(&rec)
 		if _, err := r.Add(t.Context(), admin(), rec); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -253,6 +255,6 @@ func TestTheAuthorizationServerOfAPublicUpstreamIsPublic(t *testing.T) {
 		resp.Body.Close()
 	}
 	if e := capability.AsError(err); reached || e.Reason != "address_denied" {
-		t.Errorf("%v %v", reached, err)
+		t.Errorf(`%v %v; want reached = false, e.Reason = "address_denied"`, reached, err)
 	}
 }

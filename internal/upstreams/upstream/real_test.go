@@ -98,18 +98,18 @@ func story(t *testing.T, r *rig) {
 	r.listed("prompt greet", "resource test://a", "resource-template test://item/{id}", "tool echo", "tool env", "tool fail", "tool grow")
 	if out, err := r.tool("echo", `{"n":9007199254740993,"f":1.10}`); err != nil ||
 		!strings.Contains(out, `{\"n\":9007199254740993,\"f\":1.10}`) {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s; want no error, out with "{\\\"n\\\":9007199254740993,\\\"f\\\":1.10}"`, err, out)
 	}
 	_, err := r.tool("fail", `{}`)
 	if e := fails(t, err, capability.CodeFailed, "tool_error"); e.Message != "it is broken" {
 		t.Errorf(`e.Message = %q, want "it is broken"`, e.Message)
 	}
 	if _, out, err := r.call("admin:root", "", "prompt", "greet", `{}`); err != nil || !strings.Contains(out, `"hello"`) {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s; want no error, out with "\"hello\""`, err, out)
 	}
 	if _, out, err := r.call("admin:root", "", "resource-template", "test://item/{id}", `{"uri":"test://item/7"}`); err != nil ||
 		!strings.Contains(out, "text of test://item/7") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s; want no error, out with "text of test://item/7"`, err, out)
 	}
 	began := time.Now()
 	if _, err := r.tool("grow", `{}`); err != nil {
@@ -125,7 +125,7 @@ func TestRealProgram(t *testing.T) {
 	r.add("far", program("sdk", map[string]string{"UPSTREAM_TEST_PID": pids}))
 	story(t, r)
 	if out, err := r.tool("env", `{}`); err != nil || strings.Contains(out, "UPSTREAM_TEST_LEAK") || !strings.Contains(out, "PATH=") {
-		t.Errorf("%v: its environment is %s", err, out)
+		t.Errorf(`%v: its environment is %s; want no error, out without "UPSTREAM_TEST_LEAK", out with "PATH="`, err, out)
 	}
 	data, err := os.ReadFile(pids)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestRealProgram(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("it was back after %s", took)
 	if took > 5*time.Second { // 2 s on a machine with nothing else to do
-		t.Error("it took too long")
+		t.Errorf("it took too long; got took = %v; want took at most 5 * time.Second", took)
 	}
 }
 
@@ -158,14 +158,15 @@ func TestRealHTTP(t *testing.T) {
 			r := realRig(t)
 			_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", URL: strings.Replace(web.URL, "http:", "https:", 1)})
 			if e := capability.AsError(err); e.Code != capability.CodeUnavailable || !strings.Contains(e.Error()+fmt.Sprint(e.Err), "loopback") {
-				t.Errorf("a local address was dialled: %v, %v", err, e.Err)
+				t.Errorf("a local address was dialled: %v, %v; want e.Code = capability.CodeUnavailable, e.Error() + "+
+					`fmt.Sprint(e.Err) with "loopback"`, err, e.Err)
 			}
 			r.add("far", func(rec *record.Record) {
 				rec.Command, rec.URL, rec.PrivateNetwork, rec.BearerSecret = nil, web.URL, true, "key"
 			})
 			story(t, r)
 			if token.Load() != "Bearer s3cret" {
-				t.Errorf("the token is %v", token.Load())
+				t.Errorf(`the token is %v; want token.Load() = "Bearer s3cret"`, token.Load())
 			}
 			r.halt()
 		})
@@ -181,6 +182,6 @@ func TestCredentialsStayWithTheirOrigin(t *testing.T) {
 	r := realRig(t)
 	_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", URL: web.URL, PrivateNetwork: true, BearerSecret: "key"})
 	if err == nil || stolen.Load() {
-		t.Errorf("the redirect was followed: %v", err)
+		t.Errorf("the redirect was followed: %v; want an error, not stolen.Load()", err)
 	}
 }

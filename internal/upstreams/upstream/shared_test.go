@@ -74,7 +74,7 @@ func TestWhatAnotherServerDoesIsTakenOver(t *testing.T) {
 	}
 	a.refresh()
 	if len(a.List()) != 0 {
-		t.Error("it is there still")
+		t.Error("it is there still; want len(a.List()) = 0")
 	}
 	a.add("far", nil) // once more, and otherwise
 	b.refresh()
@@ -98,7 +98,7 @@ func TestARecordThatCannotBeReadHidesNoOther(t *testing.T) {
 	again.listed("tool t") // once it has been seen again
 	s, err := again.Show("broken")
 	if err != nil || s.State != capability.StateUnavailable || !s.Disabled || len(s.Definitions) != 0 {
-		t.Errorf("%v: %+v", err, s)
+		t.Errorf("%v: %+v; want no error, s.State = capability.StateUnavailable, s.Disabled = true, len(s.Definitions) = 0", err, s)
 	}
 	if err := again.Remove(t.Context(), admin(), "broken"); err != nil {
 		t.Error(err)

@@ -42,7 +42,7 @@ func TestRegistryMatchesGoldenDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("registry changed; review it and run with -update (-golden +now):\n%s", diff)
+		t.Errorf("registry changed; review it and run with -update (-golden +now):\n%s\nwant diff = \"\"", diff)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestRowsKeepTheRulesOfTheRegistry(t *testing.T) {
 	claim := func(name string) {
 		f := fold(name)
 		if other, taken := folds[f]; taken {
-			t.Errorf("%s and %s have the same fold %s", other, name, f)
+			t.Errorf("%s and %s have the same fold %s; want taken = false", other, name, f)
 		}
 		folds[f] = name
 	}
@@ -62,24 +62,27 @@ func TestRowsKeepTheRulesOfTheRegistry(t *testing.T) {
 	for _, r := range Rows() {
 		id := string(r.ID)
 		if !grammar.MatchString(id) || len(id) > 64 {
-			t.Errorf("%s: not a canonical action id", id)
+			t.Errorf("%s: not a canonical action id; want grammar.MatchString(id), len(id) at most 64", id)
 		}
 		root, _, _ := strings.Cut(id, ".")
 		if !slices.Contains(roots, root) {
-			t.Errorf("%s: root is not reserved", id)
+			t.Errorf("%s: root is not reserved; want roots with %v", id, root)
 		}
 		claim(id)
 		for _, a := range r.Aliases {
 			claim(a)
 		}
 		if (r.Mode == ModeExclusive) != (r.Slot != "") {
-			t.Errorf("%s: mode %s with slot %q; exclusive rows and only they name a slot", id, r.Mode, r.Slot)
+			t.Errorf(`%s: mode %s with slot %q; exclusive rows and only they name a slot; want (r.Mode == ModeExclusive) = (r.Slot != "")`,
+				id, r.Mode, r.Slot)
 		}
 		if r.Effect.AtLeast(capability.EffectExternal) && r.Pin != PinStrict {
-			t.Errorf("%s: effect %s needs a strict pin", id, r.Effect)
+			t.Errorf("%s: effect %s needs a strict pin; want not (r.Effect.AtLeast(capability.EffectExternal) && r.Pin != PinStrict)",
+				id, r.Effect)
 		}
 		if r.Title == "" || r.Description == "" || r.Domain == "" || r.Since == "" || r.Mode == "" || r.Address == "" || r.Pin == "" {
-			t.Errorf("%s: an empty required field: %+v", id, r)
+			t.Errorf(`%s: an empty required field: %+v; want r.Title other than "", r.Description other than "", r.Domain other `+
+				`than "", r.Since other than "", r.Mode other than "", r.Address other than "", r.Pin other than ""`, id, r)
 		}
 		wantSchema := r.Status != StatusReserved && (r.Visibility != capability.AudienceInternal || r.ID == "model.invoke")
 		if hasSchema := len(r.InputSchema) > 0 && len(r.OutputSchema) > 0; hasSchema != wantSchema {
@@ -109,10 +112,11 @@ func TestSchemasCompileAndInputsAreClosedObjects(t *testing.T) {
 			}
 			object, _ := value.(map[string]any)
 			if object["type"] != "object" {
-				t.Errorf("%s %s: is not an object schema", r.ID, part)
+				t.Errorf(`%s %s: is not an object schema; want object["type"] = "object"`, r.ID, part)
 			}
 			if part == "input" && object["additionalProperties"] != false {
-				t.Errorf("%s: the input admits unknown members", r.ID)
+				t.Errorf(`%s: the input admits unknown members; want not (part == "input" && object["additionalProperties"] != false)`,
+					r.ID)
 			}
 		}
 	}
@@ -122,7 +126,7 @@ func TestEverySchemaBelongsToARow(t *testing.T) {
 	t.Parallel()
 	for id := range loadSchemas() {
 		if _, ok := Lookup(id); !ok {
-			t.Errorf("schema of unknown action %s", id)
+			t.Errorf("schema of unknown action %s; want ok = true", id)
 		}
 	}
 }
@@ -180,7 +184,7 @@ func TestSeedActionsExistAndAreStable(t *testing.T) {
 		message.edit message.delete message.pin message.thread.manage directory.lookup provider.authenticate
 		provider.configure memory.search memory.store voice.call.start diff.render`) {
 		if row, ok := Lookup(capability.Action(id)); !ok || row.Status != StatusStable {
-			t.Errorf("%s: found %v, status %q", id, ok, row.Status)
+			t.Errorf("%s: found %v, status %q; want ok = true, row.Status = %v", id, ok, row.Status, StatusStable)
 		}
 	}
 }

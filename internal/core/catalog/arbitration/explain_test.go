@@ -233,10 +233,11 @@ func TestExplanationsReplay(t *testing.T) {
 				}
 				again, _ := arbitration.NewFrame(s, read.Inputs.Context).Select(read.Inputs.Request(s, read.Action, read.Caller))
 				if again.Entry != sel.Entry || again.Step != sel.Step || again.DecidedBy != sel.DecidedBy {
-					t.Errorf("%s (%s): got %s at step %d", tt.name, caller, again.DecidedBy, again.Step)
+					t.Errorf("%s (%s): got %s at step %d; want again.Entry = %v, again.Step = %v, again.DecidedBy = %v",
+						tt.name, caller, again.DecidedBy, again.Step, sel.Entry, sel.Step, sel.DecidedBy)
 				}
 				if second, _ := json.Marshal(arbitration.Explain(again, "")); !sameRecord(t, second, doc) {
-					t.Errorf("%s: the records differ\n%s\n%s", tt.name, doc, second)
+					t.Errorf("%s: the records differ\n%s\n%s\nwant sameRecord(t, second, doc)", tt.name, doc, second)
 				}
 				count := make(map[capability.ID]int)
 				if read.Selected != nil {
@@ -252,7 +253,7 @@ func TestExplanationsReplay(t *testing.T) {
 				}
 				for _, e := range s.Action(read.Action) {
 					if count[e.ID] != 1 {
-						t.Errorf("%s: %s is in the record %d times", tt.name, e.ID, count[e.ID])
+						t.Errorf("%s: %s is in the record %d times; want count[e.ID] = 1", tt.name, e.ID, count[e.ID])
 					}
 				}
 			}
@@ -264,7 +265,7 @@ func sameRecord(t *testing.T, a, b []byte) bool {
 	t.Helper()
 	var x, y map[string]any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		t.Fatal("no JSON")
+		t.Fatal("no JSON; want json.Unmarshal(a, &x) = nil, json.Unmarshal(b, &y) = nil")
 	}
 	delete(x, "id")
 	delete(y, "id")
@@ -285,7 +286,7 @@ func TestPlannersDoNotLearnWhoIsDenied(t *testing.T) {
 		}
 		for _, secret := range []string{"matrix", "discord", "r7"} {
 			if strings.Contains(string(doc)+x.Text(), secret) {
-				t.Errorf("%s: %q in %s\n%s", tt.name, secret, doc, x.Text())
+				t.Errorf("%s: %q in %s\n%s\nwant string(doc) + x.Text() without %v", tt.name, secret, doc, x.Text(), secret)
 			}
 		}
 	}
@@ -326,7 +327,7 @@ func TestOldExplanationsMakeRoom(t *testing.T) {
 	big := &arbitration.Explanation{Steps: []arbitration.ExplainedStep{{Rejected: make([]arbitration.RejectedEntry, 200_000)}}}
 	id := kept.Put(big)
 	if other := kept.Put(&arbitration.Explanation{}); other == id {
-		t.Error("ids repeat")
+		t.Errorf("ids repeat; got other = %v; want other other than %v", other, id)
 	}
 	if _, ok := kept.Get(id); !ok {
 		t.Error("a large record is not kept")

@@ -55,7 +55,7 @@ func TestScopes(t *testing.T) {
 		s := c.Snapshot()
 		for ctx, want := range map[*capability.Context]bool{&full: tt.inFull, {}: tt.empty} {
 			if reason, _ := arbitration.NewFrame(s, ctx).Candidate(s.Action("ext.e.x")[0], capability.AudienceAgent); (reason == "") != want {
-				t.Errorf("%+v in %+v: %q", tt.scope, ctx, reason)
+				t.Errorf(`%+v in %+v: %q; want (reason == "") = %v`, tt.scope, ctx, reason, want)
 			}
 		}
 	}
@@ -118,11 +118,11 @@ func TestWhereARankedCallMayGoOn(t *testing.T) {
 	}
 	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "b"}})
 	if err != nil || len(sel.Rest) != 0 {
-		t.Errorf("past a selector: %v %v", rest(sel), err)
+		t.Errorf("past a selector: %v %v; want no error, len(sel.Rest) = 0", rest(sel), err)
 	}
 	sel, err = frame.Select(arbitration.Request{Action: "message.send"})
 	if err != nil || len(sel.Rest) != 0 {
-		t.Errorf("in a family that is not ranked: %v %v", rest(sel), err)
+		t.Errorf("in a family that is not ranked: %v %v; want no error, len(sel.Rest) = 0", rest(sel), err)
 	}
 	awake := func(e *catalog.Entry) bool { return e.Module.Extension == "d" }
 	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "d"}, Awake: awake})

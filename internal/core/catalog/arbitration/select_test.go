@@ -738,7 +738,7 @@ func TestReasons(t *testing.T) {
 			s := c.Snapshot()
 			reason, rule := arbitration.NewFrame(s, &tt.ctx).Candidate(s.Action("message.send")[0], capability.AudienceAgent)
 			if reason != tt.reason || rule != tt.rule {
-				t.Errorf("%s (%s)", reason, rule)
+				t.Errorf("%s (%s); want reason = %v, rule = %v", reason, rule, tt.reason, tt.rule)
 			}
 		})
 	}

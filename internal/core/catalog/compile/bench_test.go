@@ -132,7 +132,7 @@ func Benchmark100000(b *testing.B) {
 	timed("apply 50 entries and compile", func(i int) {
 		version++
 		if _, changed, err := c.Replace(server(i%1960, version)); err != nil || !changed {
-			b.Fatal(err)
+			b.Fatalf("%v; want no error, changed = true", err)
 		}
 		comp.Compile(&capability.Context{})
 	})

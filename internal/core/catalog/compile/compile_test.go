@@ -128,16 +128,16 @@ func TestWhatAContextIsShown(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			if again := comp.Compile(&tt.ctx); again != a {
-				t.Error("compiled twice")
+				t.Errorf("compiled twice; got again = %v; want again = %v", again, a)
 			}
 		})
 	}
 	a := comp.Compile(&capability.Context{})
 	if x, ok := a.Action("wipe"); !ok || !x.Alias || x.Canonical != "ext.tools.clean" {
-		t.Errorf("%+v", x)
+		t.Errorf(`%+v; want ok = true, x.Alias = true, x.Canonical = "ext.tools.clean"`, x)
 	}
 	if x, ok := a.Action("clean"); !ok || x.Alias {
-		t.Errorf("%+v", x)
+		t.Errorf("%+v; want ok = true, x.Alias = false", x)
 	}
 	if _, ok := a.Action("sweep"); ok {
 		t.Error("an alias is listed that nobody exposed")
@@ -160,11 +160,12 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 	for n := range 100 {
 		a := comp.Compile(ctx(n))
 		if got, _ := a.Action("message.send"); got != one {
-			t.Fatal("compiled again")
+			t.Fatalf("compiled again; got got = %v; want got = %v", got, one)
 		}
 		// What is recorded of a choice names who asked, not who came first.
 		if a.Frame.Context.Agent != fmt.Sprint(n) || a.Frame.Context.Route.Conversation != fmt.Sprint(n) {
-			t.Fatalf("%d became %+v", n, a.Frame.Context)
+			t.Fatalf("%d became %+v; want a.Frame.Context.Agent = fmt.Sprint(n), a.Frame.Context.Route.Conversation = fmt.Sprint(n)",
+				n, a.Frame.Context)
 		}
 	}
 	scoped := toolOf("x", "only")
@@ -190,11 +191,11 @@ func TestOnlyContextsThatChangeGetAnotherEtag(t *testing.T) {
 	slack, telegram := in("slack", "work"), in("telegram", "home")
 	replace(t, c, module("slack", chat("message.send", "slack", "work"), chat("message.send", "slack", "second")))
 	if in("slack", "work") == slack || in("telegram", "home") != telegram {
-		t.Error("the wrong contexts changed")
+		t.Errorf(`the wrong contexts changed; want in("slack", "work") other than %v, in("telegram", "home") = %v`, slack, telegram)
 	}
 	replace(t, c, module("slack", chat("message.send", "slack", "work")))
 	if in("slack", "work") != slack {
-		t.Error("what is as it was has another etag")
+		t.Errorf(`what is as it was has another etag; want in("slack", "work") = %v`, slack)
 	}
 }
 
@@ -211,7 +212,7 @@ func TestASchemaOfNullsIsNoTrap(t *testing.T) {
 	x, _ := comp.Compile(&capability.Context{}).Action("acme.go")
 	doc, err := x.InputSchema()
 	if err != nil || !strings.Contains(string(doc), `"required":["selector"]`) {
-		t.Errorf("%s %v", doc, err)
+		t.Errorf(`%s %v; want no error, string(doc) with "\"required\":[\"selector\"]"`, doc, err)
 	}
 }
 
@@ -245,7 +246,7 @@ func TestSelectorSchema(t *testing.T) {
 		t.Errorf(`selector("message.send") = %v, required = %v, want enum == "discord,slack" && required`, enum, required)
 	}
 	if enum, required := selector("message.edit"); enum != "" || required {
-		t.Error("provider noise where there is one provider", enum, required)
+		t.Errorf(`provider noise where there is one provider %v %v; want enum = "", required = false`, enum, required)
 	}
 	var many []capability.Contribution
 	for i := range 51 {
@@ -253,7 +254,7 @@ func TestSelectorSchema(t *testing.T) {
 	}
 	_, comp = catalogOf(t, catalog.Settings{}, module("many", many...))
 	if enum, required := selector("message.send"); enum != "" || !required {
-		t.Error("too many values are listed", enum, required)
+		t.Errorf(`too many values are listed %v %v; want enum = "", required = true`, enum, required)
 	}
 }
 
@@ -285,7 +286,7 @@ func TestReadersSeeWholeSnapshots(t *testing.T) {
 				a := comp.Compile(&ctx)
 				s := a.Snapshot()
 				if s.Generation < last {
-					t.Errorf("generation %d after %d", s.Generation, last)
+					t.Errorf("generation %d after %d; want s.Generation at least %v", s.Generation, last, last)
 				}
 				last = s.Generation
 				whole(t, a)
@@ -337,16 +338,18 @@ func whole(t *testing.T, a *compile.Agent) {
 		if x.Family.Slot != "" && a.Snapshot().Slot(x.Family.Slot, a.Frame.Context.Workspace, a.Frame.Context.Agent).Mode != "parallel" {
 			for _, e := range x.Entries[1:] {
 				if e.Runtime != x.Entries[0].Runtime {
-					t.Errorf("%s has two holders", x.Family.Slot)
+					t.Errorf("%s has two holders; want e.Runtime = x.Entries[0].Runtime", x.Family.Slot)
 				}
 			}
 		}
 		sel, err := a.Select(arbitration.Request{Action: x.Canonical})
 		if (err != nil) != x.RequiresSelection {
-			t.Errorf("%s: a selector is required %v, but: %v", x.Name, x.RequiresSelection, err)
+			t.Errorf("%s: a selector is required %v, but: %v; want (err != nil) = %v",
+				x.Name, x.RequiresSelection, err, x.RequiresSelection)
 		}
 		if err == nil && x.Family.Address == "current" && sel.Step != 3 && sel.Step != 2 {
-			t.Errorf("%s is chosen in step %d", x.Name, sel.Step)
+			t.Errorf(`%s is chosen in step %d; want not (err == nil && x.Family.Address == "current" && sel.Step != 3 && sel.Step != 2)`,
+				x.Name, sel.Step)
 		}
 	}
 }
@@ -410,11 +413,11 @@ func TestWireNamesComeBack(t *testing.T) {
 		for x := range a.Actions() {
 			wire := a.Wire(x, "strict64", limit)
 			if other, taken := wires[wire]; taken {
-				t.Errorf("%s and %s are both %s", x.Name, other, wire)
+				t.Errorf("%s and %s are both %s; want taken = false", x.Name, other, wire)
 			}
 			wires[wire] = x.Name
 			if back, ok := a.ByWire(wire, "strict64", limit); !ok || back != x {
-				t.Errorf("%s is %s on the wire and does not come back", x.Name, wire)
+				t.Errorf("%s is %s on the wire and does not come back; want ok = true, back = %v", x.Name, wire, x)
 			}
 		}
 	}
@@ -423,7 +426,7 @@ func TestWireNamesComeBack(t *testing.T) {
 		long[:39] + "_12345678",
 	} {
 		if x, ok := a.ByWire(wire, "strict64", 48); ok {
-			t.Errorf("%q is %s", wire, x.Name)
+			t.Errorf("%q is %s; want ok = false", wire, x.Name)
 		}
 	}
 }

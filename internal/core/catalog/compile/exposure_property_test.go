@@ -75,17 +75,18 @@ func (d doors) resolves(l *compile.Leases, key compile.LeaseKey, shown map[strin
 		got, err := l.Resolve(key, d.a, d.sp, name)
 		if err != nil {
 			if e := capability.AsError(err); e.Reason != "capability_retracted" {
-				d.t.Fatalf("%s: %v", name, err)
+				d.t.Fatalf(`%s: %v; want e.Reason = "capability_retracted"`, name, err)
 			}
 			for x := range d.a.Actions() {
 				if x.Canonical == action {
-					d.t.Fatalf("%s is retracted, and listed as %s", action, x.Name)
+					d.t.Fatalf("%s is retracted, and listed as %s; want x.Canonical other than %v", action, x.Name, action)
 				}
 			}
 			continue
 		}
 		if got.Canonical != action || got.Action != nil && got.Action.Canonical != action {
-			d.t.Fatalf("%s was shown as %s and leads to %s", action, name, got.Canonical)
+			d.t.Fatalf("%s was shown as %s and leads to %s; want got.Canonical = %v, not (got.Action != nil && "+
+				"got.Action.Canonical != action)", action, name, got.Canonical, action)
 		}
 	}
 }
@@ -110,7 +111,7 @@ func (d doors) lists(l *compile.Leases, key compile.LeaseKey, shown map[string]c
 	for y := range d.a.Actions() {
 		got, err := l.Resolve(compile.LeaseKey{}, d.a, d.sp, d.sp.Write(d.a, y))
 		if err != nil || got.Action != y {
-			d.t.Fatalf("%s does not resolve: %v", y.Name, err)
+			d.t.Fatalf("%s does not resolve: %v; want no error, got.Action = %v", y.Name, err, y)
 		}
 		names := make([]string, 0, 2)
 		for _, want := range d.a.Wants(y.Entries[0]) {
@@ -119,7 +120,8 @@ func (d doors) lists(l *compile.Leases, key compile.LeaseKey, shown map[string]c
 			}
 		}
 		if len(names) > 0 && !slices.Contains(names, y.Name) && y.Entries[0].Minted() && !y.Alias {
-			d.t.Fatalf("%s is not among the names of its entry: %v", y.Name, names)
+			d.t.Fatalf("%s is not among the names of its entry: %v; want not (len(names) > 0 && !slices.Contains(names, y.Name) "+
+				"&& y.Entries[0].Minted() && !y.Alias)", y.Name, names)
 		}
 	}
 }
@@ -129,7 +131,7 @@ func (d doors) finds(ix *search.Index) {
 	for _, query := range []string{"go query message", "acme invoice", "select:query,go,message.send"} {
 		for _, h := range ix.Search(d.a, query, 20, compile.Spelling{}, nil) {
 			if x, ok := d.a.Action(h.Action.Name); !ok || x != h.Action {
-				d.t.Fatalf("%s is found and not listed", h.Action.Name)
+				d.t.Fatalf("%s is found and not listed; want ok = true, x = %v", h.Action.Name, h.Action)
 			}
 		}
 	}
@@ -147,11 +149,11 @@ func (d doors) explains() {
 		sel, _ := d.a.Select(req)
 		x := arbitration.Explain(sel, d.a.Etag())
 		if x.Text() == "" {
-			d.t.Fatal("it says nothing")
+			d.t.Fatal(`it says nothing; want x.Text() other than ""`)
 		}
 		again, _ := d.a.Frame.Select(x.Inputs.Request(d.a.Snapshot(), x.Action, x.Caller))
 		if again.Entry != sel.Entry || again.Step != sel.Step {
-			d.t.Fatalf("%s does not replay", e.Action)
+			d.t.Fatalf("%s does not replay; want again.Entry = %v, again.Step = %v", e.Action, sel.Entry, sel.Step)
 		}
 		doc, err := json.Marshal(x.ForPlanner())
 		if err != nil {

@@ -61,11 +61,11 @@ func shown(t testing.TB, a *compile.Agent, l compile.Limits) (names []string, de
 	for _, d := range x.Direct {
 		names = append(names, d.Name)
 		if !x.Shows(d.Name) {
-			t.Errorf("%s is direct and not shown", d.Name)
+			t.Errorf("%s is direct and not shown; want x.Shows(d.Name)", d.Name)
 		}
 	}
 	if !slices.IsSorted(names) {
-		t.Errorf("not in the order of names: %v", names)
+		t.Errorf("not in the order of names: %v; want slices.IsSorted(names)", names)
 	}
 	return names, x.Deferred
 }
@@ -123,7 +123,7 @@ func TestExposure(t *testing.T) {
 			t.Parallel()
 			got, deferred := shown(t, tt.agent, tt.limits)
 			if diff := cmp.Diff(tt.want, got); diff != "" || deferred != tt.deferred {
-				t.Errorf("deferred %d\n%s", deferred, diff)
+				t.Errorf("deferred %d\n%s\nwant diff = \"\", deferred = %v", deferred, diff, tt.deferred)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestExposure(t *testing.T) {
 	}
 	for _, bad := range []compile.Limits{{View: "half"}, {Exposure: catalog.Exposure{Direct: []string{"nope:x"}}}} {
 		if _, err := many.Expose(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%+v: %v", bad, err)
+			t.Errorf("%+v: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 }
@@ -178,7 +178,8 @@ func TestJSON(t *testing.T) {
 	}
 	if !slices.Contains(schema.Required, "selector") || !slices.Equal(schema.Properties.Selector.Properties.Channel.Enum,
 		[]string{"discord", "slack", "telegram"}) {
-		t.Errorf("%s", doc.InputSchema)
+		t.Errorf(`%s; want schema.Required with "selector", schema.Properties.Selector.Properties.Channel.Enum = `+
+			`[]string{"discord", "slack", "telegram"}`, doc.InputSchema)
 	}
 	if diff := cmp.Diff(map[string]string{"dotted": "message.send", "mcp": "message.send", "strict64": "message_send"},
 		doc.WireNames); diff != "" || doc.Exposure != "direct" {
@@ -186,7 +187,7 @@ func TestJSON(t *testing.T) {
 	}
 	one, _ := agent(t, set, ctx, modules[:1]...).Action("message.send")
 	if doc, err := one.InputSchema(); err != nil || strings.Contains(string(doc), "selector") {
-		t.Errorf("%v: %s", err, doc)
+		t.Errorf(`%v: %s; want no error, string(doc) without "selector"`, err, doc)
 	}
 	fields := []string{
 		"availability", "canonicalAction", "capabilityId", "description", "displayName", "inputSchema", "kind", "outputSchema", "policy",
@@ -242,7 +243,7 @@ func BenchmarkExposure(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if x, err := a.Expose(l); err != nil || len(x.Direct) < 40 {
-					b.Fatal(err)
+					b.Fatalf("%v; want no error, len(x.Direct) at least 40", err)
 				}
 			}
 		})
@@ -274,7 +275,7 @@ func TestACutListHasToolsOfEveryProviderBeforeOwnOnes(t *testing.T) {
 		for _, name := range got {
 			x, ok := a.Action(name)
 			if !ok {
-				t.Fatalf("%s is shown and not an action", name)
+				t.Fatalf("%s is shown and not an action; want ok = true", name)
 			}
 			out[x.Entries[0].Module.Extension]++
 		}

@@ -41,19 +41,20 @@ func TestSpellings(t *testing.T) {
 		for x := range a.Actions() {
 			name := sp.Write(a, x)
 			if other := written[name]; other != "" {
-				t.Errorf("%v: %s and %s are both %s", sp, x.Name, other, name)
+				t.Errorf(`%v: %s and %s are both %s; want other = ""`, sp, x.Name, other, name)
 			}
 			written[name] = x.Name
 			if back, ok := sp.Read(a, name); !ok || back != x {
-				t.Errorf("%v: %s is written %s, which is not read", sp, x.Name, name)
+				t.Errorf("%v: %s is written %s, which is not read; want ok = true, back = %v", sp, x.Name, name, x)
 			}
 			if back, ok := sp.Read(a, x.Name); !ok || back != x && written[x.Name] == "" && sp.Write(a, back) != x.Name {
-				t.Errorf("%v: %s is not read as it is", sp, x.Name)
+				t.Errorf(`%v: %s is not read as it is; want ok = true, not (back != x && written[x.Name] == "" && sp.Write(a, `+
+					"back) != x.Name)", sp, x.Name)
 			}
 		}
 		for _, name := range []string{"", "none", "_deadbeef", "plain_deadbeef", strings.Repeat("long_", 8)[:39] + "_deadbeef"} {
 			if x, ok := sp.Read(a, name); ok {
-				t.Errorf("%v: %q is read as %s", sp, name, x.Name)
+				t.Errorf("%v: %q is read as %s; want ok = false", sp, name, x.Name)
 			}
 		}
 	}

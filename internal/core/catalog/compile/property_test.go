@@ -128,7 +128,7 @@ func published(t testing.TB, a *compile.Agent) []string {
 		}
 		wire := a.Wire(x, "strict64", 48)
 		if back, ok := a.ByWire(wire, "strict64", 48); !ok || back != x {
-			t.Errorf("%s is %s on the wire and does not come back", x.Name, wire)
+			t.Errorf("%s is %s on the wire and does not come back; want ok = true, back = %v", x.Name, wire, x)
 		}
 		out = append(out, fmt.Sprintf("%s=%s %v %v %s %s %s", x.Name, x.Canonical, x.Providers(), x.RequiresSelection, wire, schema, sums))
 	}
@@ -182,20 +182,21 @@ func TestHistoryCannotBeSeen(t *testing.T) {
 					got, want := comp.Compile(&ctx), again.Compile(&ctx)
 					one, other := published(t, got), published(t, want)
 					if d := cmp.Diff(other, one); d != "" {
-						t.Fatalf("round %d, context %d: %s", round, i, d)
+						t.Fatalf(`round %d, context %d: %s; want d = ""`, round, i, d)
 					}
 					if d := cmp.Diff(want.Contests, got.Contests); d != "" && len(want.Contests)+len(got.Contests) > 0 {
-						t.Fatalf("round %d, context %d: %s", round, i, d)
+						t.Fatalf(`round %d, context %d: %s; want not (d != "" && len(want.Contests)+len(got.Contests) > 0)`,
+							round, i, d)
 					}
 					if got.Etag() != want.Etag() {
-						t.Fatalf("round %d, context %d: one content, two etags", round, i)
+						t.Fatalf("round %d, context %d: one content, two etags; want got.Etag() = want.Etag()", round, i)
 					}
 					text := fmt.Sprint(one)
 					if was, ok := byEtag[got.Etag()]; ok && was != text {
-						t.Fatalf("one etag, two contents:\n%s\n%s", was, text)
+						t.Fatalf("one etag, two contents:\n%s\n%s\nwant not (ok && was != text)", was, text)
 					}
 					if was, ok := byText[text]; ok && was != got.Etag() {
-						t.Fatalf("one content, two etags: %s", text)
+						t.Fatalf("one content, two etags: %s; want not (ok && was != got.Etag())", text)
 					}
 					byEtag[got.Etag()], byText[text] = text, got.Etag()
 					explained(t, got)
@@ -236,12 +237,13 @@ func explained(t *testing.T, a *compile.Agent) {
 			}
 			for _, x := range a.Snapshot().Action(e.Action) {
 				if count[x] != 1 {
-					t.Fatalf("%s (%s): %s appears %d times: %v", e.Action, caller, x.ID, count[x], err)
+					t.Fatalf("%s (%s): %s appears %d times: %v; want count[x] = 1", e.Action, caller, x.ID, count[x], err)
 				}
 			}
 			again, err2 := a.Frame.Select(sel.Request)
 			if (err == nil) != (err2 == nil) || again.Entry != sel.Entry || again.Step != sel.Step {
-				t.Fatalf("%s does not replay", e.Action)
+				t.Fatalf("%s does not replay; want (err == nil) = (err2 == nil), again.Entry = %v, again.Step = %v",
+					e.Action, sel.Entry, sel.Step)
 			}
 		}
 	}

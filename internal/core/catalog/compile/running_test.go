@@ -39,7 +39,8 @@ func TestNothingIsPublishedBeforeItsGates(t *testing.T) {
 		replace(t, c, step.module)
 		snap := c.Snapshot()
 		if snap.Generation != last+1 || snap.Len() != step.inside || listed(comp.Compile(ctx)) != step.want {
-			t.Errorf("%s: generation %d, %d entries, %q", step.module.Stage, snap.Generation, snap.Len(), listed(comp.Compile(ctx)))
+			t.Errorf("%s: generation %d, %d entries, %q; want snap.Generation = last + 1, snap.Len() = %v, listed(comp.Compile(ctx)) = %v",
+				step.module.Stage, snap.Generation, snap.Len(), listed(comp.Compile(ctx)), step.inside, step.want)
 		}
 		last = snap.Generation
 	}
@@ -55,7 +56,8 @@ func TestAnotherOrderOfOneListChangesNothing(t *testing.T) {
 	slices.Reverse(list)
 	_, changed, err := c.Replace(capability.Batch{Source: "mcp.x", Modules: []capability.Module{module("mcp.x", list...)}})
 	if err != nil || changed || c.Snapshot() != snap || comp.Compile(&capability.Context{}).Etag() != before.Etag() {
-		t.Errorf("changed %v: %v", changed, err)
+		t.Errorf("changed %v: %v; want no error, changed = false, c.Snapshot() = %v, comp.Compile(&capability.Context{}).Etag() "+
+			"= before.Etag()", changed, err, snap)
 	}
 }
 
@@ -92,27 +94,27 @@ func TestANodeThatGoesAndAFamilyThatTurnsOff(t *testing.T) {
 	}
 	all := names()
 	if got := schema(); !strings.Contains(got, `["alice","bob"]`) {
-		t.Errorf("both: %s", got)
+		t.Errorf(`both: %s; want got with "[\"alice\",\"bob\"]"`, got)
 	}
 	replace(t, c, node("alice", capability.StateUnavailable)) // it missed its heartbeat
 	if got := schema(); strings.Contains(got, "alice") || !slices.Equal(names(), all) {
-		t.Errorf("one is silent: %s, names %v", got, names())
+		t.Errorf(`one is silent: %s, names %v; want got without "alice", names() = %v`, got, names(), all)
 	}
 	sel, err := comp.Compile(&capability.Context{}).Select(arbitration.Request{
 		Action:   "fn.camera.photo",
 		Selector: capability.Selector{"node": "alice"},
 	})
 	if err == nil || sel.Step != 1 || sel.Err.Reason != "provider_unavailable" {
-		t.Errorf("naming the silent one: %v", err)
+		t.Errorf(`naming the silent one: %v; want an error, sel.Step = 1, sel.Err.Reason = "provider_unavailable"`, err)
 	}
 	if n := len(c.Snapshot().Action("fn.camera.photo")); n != 2 {
-		t.Errorf("%d entries while the lease runs", n)
+		t.Errorf("%d entries while the lease runs; want n = 2", n)
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: "node.alice"}); err != nil { // its lease ended
 		t.Fatal(err)
 	}
 	if n := len(c.Snapshot().Action("fn.camera.photo")); n != 1 || !slices.Equal(names(), all) {
-		t.Errorf("%d entries afterwards, names %v", n, names())
+		t.Errorf("%d entries afterwards, names %v; want n = 1, names() = %v", n, names(), all)
 	}
 }
 
@@ -131,7 +133,7 @@ func TestEachAgentSeesItsOwnStore(t *testing.T) {
 	for agent, want := range map[string]string{"main": "memory:builtin:default", "research": "memory:lancedb:default"} {
 		a, ok := comp.Compile(&capability.Context{Agent: agent}).Action("memory.search")
 		if !ok || !slices.Equal(a.Providers(), []string{want}) {
-			t.Errorf("%s: %+v", agent, a)
+			t.Errorf("%s: %+v; want ok = true, a.Providers() = []string{want}", agent, a)
 		}
 	}
 }
@@ -158,7 +160,7 @@ func TestLintTellsAMisspeltPatternFromASleepingOne(t *testing.T) {
 		"slot memory", "slot context-engine", "backend acp", "rejected a.x/bad", "label go",
 	} {
 		if got[want] == "" {
-			t.Errorf("%s is not found; there are %v", want, got)
+			t.Errorf(`%s is not found; there are %v; want got[want] other than ""`, want, got)
 		}
 		delete(got, want)
 	}

@@ -65,7 +65,8 @@ func TestSoakFlapping(t *testing.T) {
 	settle()
 	for n := range contexts {
 		if comp.Compile(&contexts[n]).Etag() != etags[n] {
-			t.Fatalf("context %d has another etag where nothing has changed in the end", n)
+			t.Fatalf("context %d has another etag where nothing has changed in the end; want comp.Compile(&contexts[n]).Etag() = etags[n]",
+				n)
 		}
 	}
 	slices.Sort(compiles)
@@ -77,9 +78,10 @@ func TestSoakFlapping(t *testing.T) {
 	t.Logf("compile p50 %s p99 %s, apply p50 %s p99 %s, heap %d MB then %d MB", compiles[len(compiles)/2], p99(compiles),
 		applies[len(applies)/2], p99(applies), start>>20, end>>20)
 	if p95(compiles) >= 10*time.Millisecond || p95(applies) >= 25*time.Millisecond {
-		t.Errorf("compile p95 %s, apply p95 %s", p95(compiles), p95(applies))
+		t.Errorf("compile p95 %s, apply p95 %s; want p95(compiles) less than 10 * time.Millisecond, p95(applies) less than 25 * "+
+			"time.Millisecond", p95(compiles), p95(applies))
 	}
 	if end > start+start/20 {
-		t.Errorf("the heap grew from %d to %d bytes", start, end)
+		t.Errorf("the heap grew from %d to %d bytes; want end at most start + start/20", start, end)
 	}
 }

@@ -21,7 +21,7 @@ func TestAContextIsNotCompiledByWhatItWas(t *testing.T) {
 	ctx := capability.Context{Agent: "main", Route: &capability.Route{Kind: "slack", Account: "work", Conversation: "7"}}
 	stale := keyOf(c.Snapshot(), &ctx)
 	if comp.compile(stale, &ctx) == nil {
-		t.Fatal("nothing has changed yet")
+		t.Fatal("nothing has changed yet; want comp.compile(stale, &ctx) not nil")
 	}
 	m := capability.Module{Extension: "tools", ID: "tools", Contributions: []capability.Contribution{
 		{ID: "x", Kind: "capability.agent-tool", Tool: "only", Scope: &capability.Scope{Conversation: []string{"7"}}},
@@ -30,13 +30,13 @@ func TestAContextIsNotCompiledByWhatItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if comp.compile(stale, &ctx) != nil {
-		t.Error("compiled by a key of another snapshot")
+		t.Error("compiled by a key of another snapshot; want comp.compile(stale, &ctx) = nil")
 	}
 	if comp.Compile(&ctx).Len() != 1 {
-		t.Error("the conversation's own tool is missing")
+		t.Error("the conversation's own tool is missing; want comp.Compile(&ctx).Len() = 1")
 	}
 	ctx.Route = &capability.Route{Kind: "slack", Account: "work", Conversation: "8"}
 	if comp.Compile(&ctx).Len() != 0 {
-		t.Error("another conversation's tool is shown")
+		t.Error("another conversation's tool is shown; want comp.Compile(&ctx).Len() = 0")
 	}
 }

@@ -200,7 +200,7 @@ func TestATableForgetsHowItCameToBe(t *testing.T) {
 				}
 				if fold := naming.Fold(want.Public); fold != "" {
 					if other, taken := seen[fold]; taken {
-						t.Fatalf("%s and %s are both %s", id, other, fold)
+						t.Fatalf("%s and %s are both %s; want taken = false", id, other, fold)
 					}
 					seen[fold] = id
 				}
@@ -222,7 +222,7 @@ func TestFold(t *testing.T) {
 		"A.-B":          "a_b", "é": "", "aé1": "a_1", "___": "",
 	} {
 		if got := naming.Fold(in); got != want || naming.Fold(got) != got {
-			t.Errorf("%q folds to %q", in, got)
+			t.Errorf("%q folds to %q; want got = %v, naming.Fold(got) = %v", in, got, want, got)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestWireNames(t *testing.T) {
 		{long, "plugin_chrome-devtools-mcp_chrome-devto_10e3cc06", naming.Strict64, 48},
 	} {
 		if got := naming.Wire(tt.name, tt.dialect, tt.limit); got != tt.want {
-			t.Errorf("%s in %s at %d: %s", tt.name, tt.dialect, tt.limit, got)
+			t.Errorf("%s in %s at %d: %s; want got = %v", tt.name, tt.dialect, tt.limit, got, tt.want)
 		}
 	}
 	if d := naming.Distinct(strings.Repeat("x", 64), 64, "id"); len(d) != 64 {
@@ -276,7 +276,7 @@ func FuzzNames(f *testing.F) {
 			}
 			seen[fold] = true
 			if w := naming.Wire(name, naming.Strict64, 48); len(w) > 48 || strings.ContainsAny(w, "./ ") {
-				t.Errorf("%q", w)
+				t.Errorf(`%q; want len(w) at most 48, w without any of "./ "`, w)
 			}
 		}
 	})

@@ -62,7 +62,8 @@ func TestAListIsAFunctionOfItsItems(t *testing.T) {
 		before, digest := slices.Collect(list.All()), list.Digest()
 		next := o.Update(list, remove, add)
 		if !slices.Equal(slices.Collect(list.All()), before) || list.Digest() != digest {
-			t.Fatal("an update changed the list it began with")
+			t.Fatalf("an update changed the list it began with; want slices.Collect(list.All()) = %v, list.Digest() = %v",
+				before, digest)
 		}
 		list = next
 		whole := o.Update(ordered.List[item]{}, nil, sorted(held))
@@ -73,7 +74,7 @@ func TestAListIsAFunctionOfItsItems(t *testing.T) {
 			key := rng.IntN(3000)
 			got, ok := list.Find(func(it item) int { return cmp.Compare(it.key, key) })
 			if want, has := held[key]; has != ok || has && got != want {
-				t.Fatalf("%d: %v %v", key, got, ok)
+				t.Fatalf("%d: %v %v; want has = %v, not (has && got != want)", key, got, ok, ok)
 			}
 		}
 		low, high := rng.IntN(1500), 1500+rng.IntN(1500)
@@ -92,7 +93,7 @@ func TestAListIsAFunctionOfItsItems(t *testing.T) {
 		}
 	}
 	if empty := o.Update(list, sorted(held), nil); empty.Len() != 0 || empty.Digest() != (ordered.List[item]{}).Digest() {
-		t.Error("not empty")
+		t.Error("not empty; want empty.Len() = 0, empty.Digest() = (ordered.List[item]{}).Digest()")
 	}
 }
 

@@ -269,7 +269,7 @@ func TestTelemetryHoldsNothingPrivate(t *testing.T) {
 	}, publish.Call{})
 	doc, err := json.Marshal(w.recent.List(""))
 	if err != nil || strings.Contains(string(doc), marker) {
-		t.Errorf("%v: %s", err, doc)
+		t.Errorf("%v: %s; want no error, string(doc) without %v", err, doc, marker)
 	}
 	hash := publish.HashRef("slack:work:" + marker)
 	w.want(publish.RouteVetoed,

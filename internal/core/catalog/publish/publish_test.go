@@ -122,7 +122,7 @@ func TestFeed(t *testing.T) {
 	}
 	for _, strange := range []uint64{start + 6, start - 1, 0, 1<<64 - 1} {
 		if got := w.pub.Feed.Since(strange); len(got) != 1 || !got[0].Reset {
-			t.Errorf("%d: %+v", strange, got)
+			t.Errorf("%d: %+v; want len(got) = 1, got[0].Reset = true", strange, got)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestOldReadersStartAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf(`[{"generation":%d,"etag":%q,"reset":true}]`, s.Generation, s.Etag); string(doc) != want {
-		t.Errorf("%s", doc)
+		t.Errorf("%s; want string(doc) = %v", doc, want)
 	}
 	if got := w.pub.Feed.Since(s.Generation - 1024); len(got) != 1024 || got[0].Reset || len(got[0].Changes) != 2 {
 		t.Errorf("len(got) = %v, got[0] = %v, want len(got) == 1024 && !got[0].Reset && len(got[0].Changes) == 2", len(got), got[0])
@@ -150,7 +150,7 @@ func TestOldReadersStartAnew(t *testing.T) {
 	}
 	w.pub.Changed(change)
 	if got := w.pub.Feed.Since(s.Generation); len(got) != 1 || !got[0].Reset {
-		t.Error("new settings are a reset", got)
+		t.Errorf("new settings are a reset %v; want len(got) = 1, got[0].Reset = true", got)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestWaitingReaders(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if err == nil {
-			t.Error("it waits beyond its context")
+			t.Error("it waits beyond its context; want an error")
 		}
 	})
 }
@@ -233,10 +233,11 @@ func TestOnlyThoseConcernedAreTold(t *testing.T) {
 		pass(time.Second)
 		for i := range 50 {
 			if len(slack[i].got) != 1 || slack[i].got[0].Etag == slack[i].first.Etag || slack[i].at[0].Sub(changed) > 250*time.Millisecond {
-				t.Fatalf("slack: %+v", slack[i])
+				t.Fatalf("slack: %+v; want len(slack[i].got) = 1, slack[i].got[0].Etag other than slack[i].first.Etag, "+
+					"slack[i].at[0].Sub(changed) at most 250 * time.Millisecond", slack[i])
 			}
 			if len(telegram[i].got) != 0 {
-				t.Fatalf("telegram: %+v", telegram[i])
+				t.Fatalf("telegram: %+v; want len(telegram[i].got) = 0", telegram[i])
 			}
 		}
 		cancel()
@@ -288,14 +289,15 @@ func TestAFlapIsNoNews(t *testing.T) {
 			final := w.comp.Compile(new(thread("slack", 1))).Etag()
 			for _, n := range l.got {
 				if n.Etag != final {
-					t.Errorf("%v: %+v", tt, l.got)
+					t.Errorf("%v: %+v; want n.Etag = %v", tt, l.got, final)
 				}
 			}
 			w.put(chat("slack", capability.StateUnavailable, "work"))
 			down := time.Now()
 			pass(time.Second)
 			if len(l.got) == 0 || l.got[len(l.got)-1].Etag == final || l.at[len(l.at)-1].Sub(down) > 250*time.Millisecond {
-				t.Errorf("%v: the end state was missed: %+v", tt, l.got)
+				t.Errorf("%v: the end state was missed: %+v; want len(l.got) other than 0, l.got[len(l.got)-1].Etag other than "+
+					"%v, l.at[len(l.at)-1].Sub(down) at most 250 * time.Millisecond", tt, l.got, final)
 			}
 			cancel()
 			synctest.Wait()
@@ -324,19 +326,21 @@ func TestNoticesAreFewAndTheLastIsTrue(t *testing.T) {
 		last := time.Now()
 		pass(time.Second)
 		if n := len(l.got); n < 35 || n > 41 {
-			t.Errorf("%d notices in %s", n, last.Sub(start))
+			t.Errorf("%d notices in %s; want n at least 35, n at most 41", n, last.Sub(start))
 		}
 		for i := 1; i < len(l.at); i++ {
 			if gap := l.at[i].Sub(l.at[i-1]); gap < 250*time.Millisecond || gap > 460*time.Millisecond {
-				t.Errorf("notice %d after %s", i, gap)
+				t.Errorf("notice %d after %s; want gap at least 250 * time.Millisecond, gap at most 460 * time.Millisecond", i, gap)
 			}
 		}
 		final := w.comp.Compile(&capability.Context{}).Etag()
 		if got := l.got[len(l.got)-1]; got.Etag != final || l.at[len(l.at)-1].Sub(last) > 250*time.Millisecond {
-			t.Error("the last notice is not the last state, or late", l.at[len(l.at)-1].Sub(last))
+			t.Errorf("the last notice is not the last state, or late %v; want got.Etag = %v, l.at[len(l.at)-1].Sub(last) at "+
+				"most 250 * time.Millisecond", l.at[len(l.at)-1].Sub(last), final)
 		}
 		if got := <-out; got.Etag != final || lazy.Etag == final { // took nothing so far
-			t.Error("who is slow is not told the latest")
+			t.Errorf("who is slow is not told the latest; got got.Etag = %v, lazy.Etag = %v; want got.Etag = %v, lazy.Etag other than %v",
+				got.Etag, lazy.Etag, final, final)
 		}
 		cancel()
 		synctest.Wait()
@@ -381,7 +385,7 @@ func Benchmark200Subscribers(b *testing.B) {
 		w.pub.Contexts.Tell(now)
 		for _, out := range outs {
 			if len(out) != 1 {
-				b.Fatal("a subscriber was not told")
+				b.Fatalf("a subscriber was not told; got len(out) = %v; want len(out) = 1", len(out))
 			}
 			<-out
 		}

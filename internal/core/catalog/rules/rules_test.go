@@ -134,10 +134,10 @@ func TestJudge(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(tt.static, set.Bind(slack(), rules.Static).Judge(send())); d != "" {
-				t.Error("static", d)
+				t.Errorf(`static %v; want d = ""`, d)
 			}
 			if d := cmp.Diff(tt.dynamic, set.Bind(slack(), rules.Dynamic).Judge(send())); d != "" {
-				t.Error("dynamic", d)
+				t.Errorf(`dynamic %v; want d = ""`, d)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestPatterns(t *testing.T) {
 		}
 		p := set.Patterns()[0]
 		if got := [2]bool{p.Matches(send()), p.Matches(tool)}; got != want || p.Text != pattern || !p.Allow {
-			t.Errorf("%s matches %v", pattern, got)
+			t.Errorf("%s matches %v; want got = %v, p.Text = %v, p.Allow = true", pattern, got, want, pattern)
 		}
 	}
 	for group, actions := range map[string]string{
@@ -179,7 +179,8 @@ func TestPatterns(t *testing.T) {
 		}
 		for _, action := range strings.Fields(actions) {
 			if !set.Bind(&capability.Context{}, rules.Static).Judge(rules.Facts{Action: action}).Denied {
-				t.Errorf("%s lacks %s", group, action)
+				t.Errorf("%s lacks %s; want set.Bind(&capability.Context{}, rules.Static).Judge(rules.Facts{Action: action}).Denied = true",
+					group, action)
 			}
 		}
 	}
@@ -209,7 +210,7 @@ func TestGlob(t *testing.T) {
 		{"a.*", "ab", false},
 	} {
 		if got := rules.Glob(tt.pattern, tt.s); got != tt.want {
-			t.Errorf("%q on %q: %v", tt.pattern, tt.s, got)
+			t.Errorf("%q on %q: %v; want got = %v", tt.pattern, tt.s, got, tt.want)
 		}
 	}
 	if rules.Glob(strings.Repeat("*a", 128)+"b", strings.Repeat("a", 4096)) { // in no time
@@ -232,7 +233,8 @@ func TestRulesThatAreNone(t *testing.T) {
 	} {
 		if _, err := rules.Compile(list); capability.CodeOf(err) != capability.CodeInvalidInput ||
 			capability.AsError(err).Reason != "invalid_rule" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput, capability.AsError(err).Reason = "invalid_rule"`,
+				name, err)
 		}
 	}
 }
@@ -254,7 +256,7 @@ func TestHides(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(tt.want, set.Bind(slack(), rules.Dynamic).Hides()); d != "" {
-			t.Errorf("%+v: %s", tt.rule, d)
+			t.Errorf(`%+v: %s; want d = ""`, tt.rule, d)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestArguments(t *testing.T) {
 			got = append(got, w.text)
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%s: got %v", schema, got)
+			t.Errorf(`%s: got %v; want strings.Join(got, " ") = %v`, schema, got, want)
 		}
 	}
 }

@@ -115,24 +115,24 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 	}
 	for _, query := range []string{"repository create branch", "select:create_branch,createPullRequest,list_issues"} {
 		if got := tools.SearchAmong(guest, query, 20, nil); len(got.Actions) != 1 || got.Actions[0].Name != "list_issues" {
-			t.Errorf("%s: %+v", query, got)
+			t.Errorf(`%s: %+v; want len(got.Actions) = 1, got.Actions[0].Name = "list_issues"`, query, got)
 		}
 	}
 	// Who may see less gets no shorter result for what others see.
 	few := tools.SearchAmong(full, "repository create branch", 1,
 		func(a *compile.Action) bool { return tools.Spelling.Write(full, a) == "list_issues" })
 	if len(few.Actions) != 1 || few.Actions[0].Name != "list_issues" {
-		t.Errorf("%+v", few)
+		t.Errorf(`%+v; want len(few.Actions) = 1, few.Actions[0].Name = "list_issues"`, few)
 	}
 	if _, err := tools.Describe(guest, "create_branch"); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 	if _, err := tools.Inner(guest, "create_branch", false); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 	got, err := tools.Describe(full, "create_branch")
 	if err != nil || !strings.Contains(string(got.Schema), "fromCommit") || got.Effect != capability.EffectRead {
-		t.Errorf("%v %+v", err, got)
+		t.Errorf(`%v %+v; want no error, string(got.Schema) with "fromCommit", got.Effect = capability.EffectRead`, err, got)
 	}
 }
 
@@ -153,10 +153,10 @@ func TestFoundNamesAreLeased(t *testing.T) {
 	}
 	replace(t, c, module("mcp.neon", "neon", tool("create_branch", "", "")))
 	if got, err := tools.Describe(now(), "create_branch"); err != nil || got.Name != "octocat__create_branch" {
-		t.Errorf("%v %+v", err, got)
+		t.Errorf(`%v %+v; want no error, got.Name = "octocat__create_branch"`, err, got)
 	}
 	if x, err := tools.Inner(now(), "create_branch", true); err != nil || x.Canonical != "ext.mcp.github.create_branch" {
-		t.Error(err)
+		t.Errorf(`%v; want no error, x.Canonical = "ext.mcp.github.create_branch"`, err)
 	}
 	down := github()
 	for i := range down.Contributions {
@@ -164,11 +164,11 @@ func TestFoundNamesAreLeased(t *testing.T) {
 	}
 	replace(t, c, down)
 	if _, err := tools.Inner(now(), "create_branch", true); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	replace(t, c, module("mcp.github", "octocat"))
 	if _, err := tools.Inner(now(), "create_branch", true); capability.AsError(err).Reason != "capability_retracted" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "capability_retracted"`, err)
 	}
 }
 
@@ -195,7 +195,8 @@ func TestInner(t *testing.T) {
 	} {
 		x, err := tools.Inner(a, tt.name, tt.read)
 		if (err == nil) != (tt.want == "") || err != nil && capability.CodeOf(err) != tt.want || err == nil && x.Name != tt.name {
-			t.Errorf("%s (read %v): %v", tt.name, tt.read, err)
+			t.Errorf(`%s (read %v): %v; want (err == nil) = (tt.want == ""), not (err != nil && capability.CodeOf(err) != `+
+				"tt.want), not (err == nil && x.Name != tt.name)", tt.name, tt.read, err)
 		}
 	}
 }
@@ -225,7 +226,7 @@ func TestSharedPieces(t *testing.T) {
 			got, want := warm.Search(a, query, 20, compile.Spelling{}, nil), cold.Search(a, query, 20, compile.Spelling{}, nil)
 			for limit := 1; limit < 20; limit++ { // what is passed over changes nothing
 				if got, want := names(warm.Search(a, query, limit, compile.Spelling{}, nil)), names(want[:min(limit, len(want))]); got != want {
-					t.Fatalf("%s, %d: %s, not %s", query, limit, got, want)
+					t.Fatalf("%s, %d: %s, not %s; want got = %v", query, limit, got, want, want)
 				}
 			}
 			if diff := cmp.Diff(names(want), names(got)); diff != "" || len(got) == 0 {

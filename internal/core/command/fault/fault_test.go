@@ -40,11 +40,12 @@ func TestFailuresSayWhatTheSpecWants(t *testing.T) {
 		}
 		for _, part := range c.want {
 			if !strings.Contains(text, part) {
-				t.Errorf("%q lacks %q", text, part)
+				t.Errorf("%q lacks %q; want text with %v", text, part, part)
 			}
 		}
 		if strings.Contains(text, "/secret") || strings.ContainsRune(text, '\x1b') || strings.Contains(text, "first") || len([]rune(text)) > 560 {
-			t.Errorf("%q tells too much", text)
+			t.Errorf(`%q tells too much; want text without "/secret", not strings.ContainsRune(text, '\x1b'), text without `+
+				`"first", len([]rune(text)) at most 560`, text)
 		}
 	}
 	err := capability.Errorf(capability.CodeFailed, "x", "in /home/al/work, not /home/alice").With("", "look into /home/al")
@@ -52,6 +53,6 @@ func TestFailuresSayWhatTheSpecWants(t *testing.T) {
 		t.Errorf(`fault.Text(err, "/home/al/") = %v, want %v`, got, "in ~/work, not /home/alice\n\nHint: look into ~")
 	}
 	if fault.Text(nil, "") != "" {
-		t.Error("nothing has a text")
+		t.Error(`nothing has a text; want fault.Text(nil, "") = ""`)
 	}
 }

@@ -35,7 +35,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s: %s", name, d)
+		t.Errorf(`%s: %s; want d = ""`, name, d)
 	}
 }
 
@@ -149,14 +149,14 @@ func TestWithoutAModelItIsSaid(t *testing.T) {
 				err, got.Metadata["simple_because"], c.want, got.Output, "This is a plain extract, because "+c.want+".\n")
 		}
 		if !c.allowed && len(c.m.asked) > 0 {
-			t.Error("the model was asked")
+			t.Error("the model was asked; want not (!c.allowed && len(c.m.asked) > 0)")
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := analyze.New(analyze.Config{Model: broken}).Response(ctx,
 		analyze.Request{Source: texts("x"), AllowModel: true}); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestWhatIsAnalysed(t *testing.T) {
 			text = c.want
 		}
 		if text != c.want {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf("%s: %q; want text = %v", name, text, c.want)
 		}
 	}
 }
@@ -274,10 +274,11 @@ func TestSchemas(t *testing.T) {
 		}
 		if out != c.want || meta["parse_strategy"] != c.strategy || meta["candidate_index"] != c.index ||
 			meta["repair_attempted"] != (c.answers != nil) {
-			t.Errorf("%s: %s %v", name, out, meta)
+			t.Errorf(`%s: %s %v; want out = %v, meta["parse_strategy"] = %v, meta["candidate_index"] = %v, `+
+				`meta["repair_attempted"] = (c.answers != nil)`, name, out, meta, c.want, c.strategy, c.index)
 		}
 		if len(m.asked) > 1 {
-			t.Errorf("%s: the model was asked %d times", name, len(m.asked))
+			t.Errorf("%s: the model was asked %d times; want len(m.asked) at most 1", name, len(m.asked))
 		}
 		if !strings.HasPrefix(meta["schema_hash"].(string), "sha256:") {
 			t.Errorf(`meta["schema_hash"].(string) = %q, want it to begin with "sha256:"`, meta["schema_hash"].(string))
@@ -311,12 +312,12 @@ func TestASchemaAloneIsExplained(t *testing.T) {
 		"no file":   {analyze.SchemaRequest{Source: analyze.Source{File: "x"}, SchemaJSON: "{}"}, capability.CodeInvalidInput},
 	} {
 		if _, err := a.Schema(t.Context(), c.req); capability.CodeOf(err) != c.code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = %v", name, err, c.code)
 		}
 	}
 	if _, err := analyze.New(analyze.Config{}).Schema(t.Context(),
 		analyze.SchemaRequest{}); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 }
 
@@ -353,10 +354,10 @@ func FuzzSchema(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := a.Schema(t.Context(), analyze.SchemaRequest{Source: texts(text), SchemaJSON: "{}"})
 		if err == nil && !json.Valid([]byte(got.Output)) {
-			t.Fatalf("%q became %q", text, got.Output)
+			t.Fatalf("%q became %q; want not (err == nil && !json.Valid([]byte(got.Output)))", text, got.Output)
 		}
 		if _, err := a.Response(t.Context(), analyze.Request{Source: texts(text)}); capability.CodeOf(err) == capability.CodeInternal {
-			t.Fatal(err)
+			t.Fatalf("%v; want capability.CodeOf(err) other than capability.CodeInternal", err)
 		}
 	})
 }

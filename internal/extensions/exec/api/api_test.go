@@ -188,17 +188,17 @@ func TestOnlyAllowedHostsAndAddressesAreReached(t *testing.T) {
 		req := g.request("/")
 		change(&req)
 		if _, err := g.client.Do(t.Context(), req); code(err) != "denied security_violation" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want code(err) = "denied security_violation"`, name, err)
 		}
 	}
 	if len(g.asked) != 0 {
-		t.Error("the service was reached")
+		t.Errorf("the service was reached; got len(g.asked) = %v; want len(g.asked) = 0", len(g.asked))
 	}
 	g.names.answers["gone.test"] = nil
 	req := g.request("/")
 	req.URL, req.Policy.Allow = "http://gone.test", []string{"gone.test"}
 	if _, err := g.client.Do(t.Context(), req); code(err) != "unavailable " {
-		t.Error(err)
+		t.Errorf(`%v; want code(err) = "unavailable "`, err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestANameThatChangesItsMindGainsNothing(t *testing.T) {
 			err, len(g.names.asked), got, g.names.asked)
 	}
 	if _, err := g.client.Do(t.Context(), g.request("/")); code(err) != "denied security_violation" {
-		t.Error(err)
+		t.Errorf(`%v; want code(err) = "denied security_violation"`, err)
 	}
 }
 
@@ -281,10 +281,10 @@ func TestAttemptsAndFailures(t *testing.T) {
 	hang := g.request("/hang")
 	hang.Timeout = 50 * time.Millisecond
 	if _, err := g.client.Do(t.Context(), hang); capability.CodeOf(err) != capability.CodeTimeout {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 	if _, err := g.client.Do(t.Context(), func() api.Request { r := g.request("/broken"); r.Method = "POST"; return r }()); err == nil {
-		t.Error("a broken connection is an answer")
+		t.Error("a broken connection is an answer; want an error")
 	}
 }
 
@@ -320,7 +320,7 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 	large := g.request("/")
 	large.Body = make([]byte, api.MaxBody+1)
 	if _, err := g.client.Do(t.Context(), large); code(err) != "too_large " {
-		t.Error(err)
+		t.Errorf(`%v; want code(err) = "too_large "`, err)
 	}
 	for range 20 {
 		if _, err = g.client.Do(t.Context(), g.request("/png")); err != nil {
@@ -328,7 +328,7 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 		}
 	}
 	if e := capability.AsError(err); e == nil || e.Reason != "rate_limited" || e.RetryAfter <= 0 {
-		t.Error(err)
+		t.Errorf(`%v; want e not nil, e.Reason = "rate_limited", e.RetryAfter more than 0`, err)
 	}
 	other := g.request("/png")
 	other.Extension = "e.y"
@@ -351,7 +351,7 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 		req.Extension = name
 		change(&req)
 		if _, err := g.client.Do(t.Context(), req); code(err) != "invalid_input invalid_args" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want code(err) = "invalid_input invalid_args"`, name, err)
 		}
 	}
 }
@@ -396,7 +396,7 @@ func TestAnswersAreKeptForTheOneWhoAsked(t *testing.T) {
 	check := func(what, path string, change func(*api.Request), wantHit bool, wantAsked int) {
 		t.Helper()
 		if hit, asked := do(path, change); hit != wantHit || asked != wantAsked {
-			t.Errorf("%s: hit %v, asked %d", what, hit, asked)
+			t.Errorf("%s: hit %v, asked %d; want hit = %v, asked = %v", what, hit, asked, wantHit, wantAsked)
 		}
 	}
 	ttl := func(r *api.Request) { r.CacheTTL = time.Minute }
@@ -441,7 +441,8 @@ func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 		got, err := g.client.Do(t.Context(), req)
 		if err != nil || strings.Contains(got.Output, "s3cret") || !strings.Contains(got.Output, "•••") ||
 			strings.Contains(fmt.Sprint(got.Metadata), "s3cret") || strings.Contains(got.Output, "dTpzM2NyZXQ") {
-			t.Errorf("%s: %q %v %v", a.Kind, got.Output, got.Metadata, err)
+			t.Errorf(`%s: %q %v %v; want no error, got.Output without "s3cret", got.Output with "•••", `+
+				`fmt.Sprint(got.Metadata) without "s3cret", got.Output without "dTpzM2NyZXQ"`, a.Kind, got.Output, got.Metadata, err)
 		}
 	}
 }
@@ -503,6 +504,6 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 	}
 	if doc, err := json.Marshal(api.Request{Auth: &api.Auth{Secret: secret.New("s3cret")}}); err == nil &&
 		strings.Contains(string(doc), "s3cret") {
-		t.Error("a request shows its secret")
+		t.Error(`a request shows its secret; want not (err == nil && strings.Contains(string(doc), "s3cret"))`)
 	}
 }

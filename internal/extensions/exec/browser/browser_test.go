@@ -177,7 +177,8 @@ func TestASessionInABrowser(t *testing.T) {
 	r := start(t, nil)
 	got := r.do(r.request("navigate", r.site.URL+"/"))
 	if got.Output != "Fruit\n"+r.site.URL+"/\n" || got.Metadata["status"] != 200 || got.Metadata["title"] != "Fruit" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Output = "Fruit\n" + r.site.URL + "/\n", got.Metadata["status"] = 200, got.Metadata["title"] = "Fruit"`,
+			got)
 	}
 	extract := func(what, selector string) string {
 		req := r.request("extract", "")
@@ -185,13 +186,13 @@ func TestASessionInABrowser(t *testing.T) {
 		return r.do(req).Output
 	}
 	if text := extract("text", "#say"); text != "pears and apples too\n" {
-		t.Errorf("%q", text)
+		t.Errorf(`%q; want text = "pears and apples too\n"`, text)
 	}
 	if links := extract("links", ""); links != "Next page\t"+r.site.URL+"/next\n" {
-		t.Errorf("%q", links)
+		t.Errorf(`%q; want links = "Next page\t" + r.site.URL + "/next\n"`, links)
 	}
 	if table := extract("table", ""); table != "name\tn\npear\t3\n" {
-		t.Errorf("%q", table)
+		t.Errorf(`%q; want table = "name\tn\npear\t3\n"`, table)
 	}
 	fill := r.request("fill_form", "")
 	fill.Fields = []browser.Field{
@@ -201,16 +202,17 @@ func TestASessionInABrowser(t *testing.T) {
 	}
 	got = r.do(fill)
 	if !strings.HasPrefix(got.Output, "filled [name=user] with •••\n") || strings.Contains(fmt.Sprint(got), "hidden-word") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Output beginning with "filled [name=user] with •••\n", fmt.Sprint(got) without "hidden-word"`,
+			got)
 	}
 	click := r.request("click", "")
 	click.Selector = "#go"
 	got = r.do(click)
 	if got.Metadata["title"] != "Sent" || strings.Contains(fmt.Sprint(got), "hidden-word") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Metadata["title"] = "Sent", fmt.Sprint(got) without "hidden-word"`, got)
 	}
 	if text := extract("text", ""); text != "user me, kind b, word [redacted]\n" {
-		t.Errorf("%q", text)
+		t.Errorf(`%q; want text = "user me, kind b, word [redacted]\n"`, text)
 	}
 	for _, bad := range []struct {
 		change func(*browser.Request)
@@ -228,12 +230,12 @@ func TestASessionInABrowser(t *testing.T) {
 		req := r.request("extract", "")
 		bad.change(&req)
 		if _, err := r.Do(t.Context(), req); reasonOf(err) != bad.want {
-			t.Errorf("%+v: %v", req, err)
+			t.Errorf("%+v: %v; want reasonOf(err) = %v", req, err, bad.want)
 		}
 	}
 	r.Close()
 	if len(r.ends) != 1 {
-		t.Errorf("%d browsers were started", len(r.ends))
+		t.Errorf("%d browsers were started; want len(r.ends) = 1", len(r.ends))
 	}
 }
 
@@ -245,12 +247,12 @@ func TestPicturesAndDocumentsAreFilesOfTheWorkingFolder(t *testing.T) {
 		got := r.do(req)
 		list := got.Made
 		if len(list) != 1 || list[0].Name != name || list[0].MIME != mime {
-			t.Fatalf("%+v", got)
+			t.Fatalf("%+v; want len(list) = 1, list[0].Name = %v, list[0].MIME = %v", got, name, mime)
 		}
 		data, err := os.ReadFile(filepath.Join(r.work, "artifacts", name))
 		sum := sha256.Sum256(data)
 		if err != nil || len(data) != list[0].Size || hex.EncodeToString(sum[:]) != list[0].SHA256 {
-			t.Errorf("%+v %v", list, err)
+			t.Errorf("%+v %v; want no error, len(data) = list[0].Size, hex.EncodeToString(sum[:]) = list[0].SHA256", list, err)
 		}
 		return data
 	}
@@ -262,13 +264,14 @@ func TestPicturesAndDocumentsAreFilesOfTheWorkingFolder(t *testing.T) {
 	shot.Run, shot.Full = "run_2", true
 	whole, err := png.Decode(bytes.NewReader(check(shot, "screenshot-run_2.png", "image/png")))
 	if err != nil || whole.Bounds().Dy() < 3000 || small.Bounds().Dy() >= 3000 {
-		t.Errorf("%v %v %v", small.Bounds(), whole.Bounds(), err)
+		t.Errorf("%v %v %v; want no error, whole.Bounds().Dy() at least 3000, small.Bounds().Dy() less than 3000",
+			small.Bounds(), whole.Bounds(), err)
 	}
 	if data := check(r.request("pdf", ""), "page-run_1.pdf", "application/pdf"); !bytes.HasPrefix(data, []byte("%PDF-")) {
-		t.Errorf("%.20q", data)
+		t.Errorf(`%.20q; want bytes.HasPrefix(data, []byte("%%PDF-"))`, data)
 	}
 	if _, err := r.Do(t.Context(), shot); reasonOf(err) != "failed execution_failed" {
-		t.Errorf("a file was written twice: %v", err)
+		t.Errorf(`a file was written twice: %v; want reasonOf(err) = "failed execution_failed"`, err)
 	}
 	outside := t.TempDir()
 	if err := os.RemoveAll(filepath.Join(r.work, "artifacts")); err != nil {
@@ -278,10 +281,10 @@ func TestPicturesAndDocumentsAreFilesOfTheWorkingFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Do(t.Context(), shot); reasonOf(err) != "denied security_violation" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "denied security_violation"`, err)
 	}
 	if list, _ := os.ReadDir(outside); len(list) != 0 {
-		t.Errorf("%v", list)
+		t.Errorf("%v; want len(list) = 0", list)
 	}
 }
 
@@ -306,18 +309,19 @@ func TestWhereABrowserMayNotGo(t *testing.T) {
 	r.do(r.request("navigate", r.site.URL+"/embeds"))
 	req := r.request("extract", "")
 	if text := r.do(req).Output; !strings.Contains(text, "embedded") || strings.Contains(text, "root:") {
-		t.Errorf("%q", text)
+		t.Errorf(`%q; want text with "embedded", text without "root:"`, text)
 	}
 	for _, id := range []string{"#out", "#file", "#blank"} {
 		click := r.request("click", r.site.URL+"/leaves")
 		click.Selector = id
 		got, err := r.Do(t.Context(), click)
 		if id == "#out" && reasonOf(err) != "denied security_violation" || err == nil && got.Metadata["url"] != r.site.URL+"/leaves" {
-			t.Errorf("%s: %+v %v", id, got, err)
+			t.Errorf(`%s: %+v %v; want not (id == "#out" && reasonOf(err) != "denied security_violation"), not (err == nil && `+
+				`got.Metadata["url"] != r.site.URL+"/leaves")`, id, got, err)
 		}
 	}
 	if there := r.askedOther(); there != nil {
-		t.Errorf("the other site was reached: %q", there)
+		t.Errorf("the other site was reached: %q; want there = nil", there)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -336,42 +340,42 @@ func TestBrowsersAreApartAndEnd(t *testing.T) {
 	other := r.request("extract", "")
 	other.Principal = "agent:y"
 	if text := r.do(other).Output; text != "\n" {
-		t.Errorf("another principal sees the page: %q", text)
+		t.Errorf(`another principal sees the page: %q; want text = "\n"`, text)
 	}
 	third := r.request("extract", "")
 	third.Session = "t"
 	if _, err := r.Do(t.Context(), third); reasonOf(err) != "overloaded queue_full" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "overloaded queue_full"`, err)
 	}
 	r.Retain(func(extension, digest string) bool { return false })
 	await(t, "both end", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.ends) == 2 })
 	single := r.request("extract", r.site.URL+"/")
 	single.Session = ""
 	if text := r.do(single).Output; !strings.Contains(text, "pears") {
-		t.Errorf("%q", text)
+		t.Errorf(`%q; want text with "pears"`, text)
 	}
 	r.mu.Lock()
 	if len(r.ends) != 3 {
-		t.Errorf("a browser without a session is left")
+		t.Errorf("a browser without a session is left; got len(r.ends) = %v; want len(r.ends) = 3", len(r.ends))
 	}
 	r.mu.Unlock()
 	changed := r.request("navigate", r.site.URL+"/dialog")
 	r.do(changed)
 	changed.Digest, changed.Action, changed.URL = "2", "extract", ""
 	if text := r.do(changed).Output; text != "\n" {
-		t.Errorf("a changed extension goes on: %q", text)
+		t.Errorf(`a changed extension goes on: %q; want text = "\n"`, text)
 	}
 	slow := r.request("navigate", r.site.URL+"/slow")
 	slow.Digest, slow.Timeout = "2", time.Second
 	if _, err := r.Do(t.Context(), slow); reasonOf(err) != "timeout timeout" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "timeout timeout"`, err)
 	}
 	r.Close()
 	if _, err := r.Do(t.Context(), changed); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	if left := orphans(t); left != "" {
-		t.Errorf("left behind: %s", left)
+		t.Errorf(`left behind: %s; want left = ""`, left)
 	}
 }
 
@@ -380,10 +384,10 @@ func TestAPageThatTakesAllMemory(t *testing.T) {
 	r := start(t, nil)
 	_, err := r.Do(t.Context(), r.request("navigate", r.site.URL+"/hungry"))
 	if reason := reasonOf(err); reason != "failed resource_limit" && reason != "timeout timeout" { // a busy machine is slow to fill its memory
-		t.Error(err)
+		t.Errorf(`%v; want not (reason != "failed resource_limit" && reason != "timeout timeout")`, err)
 	}
 	if got := r.do(r.request("navigate", r.site.URL+"/")); got.Metadata["title"] != "Fruit" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Metadata["title"] = "Fruit"`, got)
 	}
 }
 
@@ -393,7 +397,7 @@ func TestAnUnusedBrowserEnds(t *testing.T) {
 	r.do(r.request("navigate", r.site.URL+"/"))
 	await(t, "it ends", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.ends) == 1 })
 	if text := r.do(r.request("extract", "")).Output; text != "\n" {
-		t.Errorf("%q", text)
+		t.Errorf(`%q; want text = "\n"`, text)
 	}
 }
 
@@ -403,7 +407,7 @@ func TestWithoutABrowser(t *testing.T) {
 	defer b.Close()
 	_, err := b.Do(t.Context(), browser.Request{Action: "navigate", URL: "http://a.example/", Session: "s"})
 	if reasonOf(err) != "unavailable tool_not_found" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "unavailable tool_not_found"`, err)
 	}
 }
 

@@ -60,17 +60,17 @@ func TestAnswersAndEventsFindTheirWay(t *testing.T) {
 	}()
 	var got struct{ N int }
 	if err := f.call(t.Context(), "s", "A.b", map[string]any{"x": 1}, &got); err != nil || got.N != 7 {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("%+v %v; want no error, got.N = 7", got, err)
 	}
 	if event := <-f.events; event != "s Page.loaded" {
 		t.Errorf(`event = %q, want "s Page.loaded"`, event)
 	}
 	err := f.call(t.Context(), "s", "A.c", nil, nil)
 	if !refusedBy(err) || err.Error() != "A.c: no such thing" {
-		t.Error(err)
+		t.Errorf(`%v; want refusedBy(err), err.Error() = "A.c: no such thing"`, err)
 	}
 	if err := f.call(t.Context(), "s", "A.d", nil, nil); !errors.Is(err, errGone) {
-		t.Errorf("what is not a message ends it: %v", err)
+		t.Errorf("what is not a message ends it: %v; want err is %v", err, errGone)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestABrowserThatDoesNotListenIsEnded(t *testing.T) {
 	f.patience = 50 * time.Millisecond
 	err := f.call(t.Context(), "", "A.b", strings.Repeat("x", 1<<20), nil) // more than a pipe holds
 	if !errors.Is(err, errGone) {
-		t.Error(err)
+		t.Errorf("%v; want err is %v", err, errGone)
 	}
 	<-f.ended
 }
@@ -91,12 +91,12 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.call(ctx, "", "A.b", nil, nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("%v; want err is context.Canceled", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.waiting) != 0 {
-		t.Error("it is still waited for")
+		t.Errorf("it is still waited for; got len(f.waiting) = %v; want len(f.waiting) = 0", len(f.waiting))
 	}
 }
 
@@ -104,6 +104,6 @@ func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	if _, err := readMessage(bufio.NewReader(strings.NewReader(strings.Repeat("x", maxMessage+1) + "\x00"))); !errors.Is(err,
 		bufio.ErrTooLong) {
-		t.Error(err)
+		t.Errorf("%v; want err is bufio.ErrTooLong", err)
 	}
 }

@@ -125,11 +125,12 @@ func TestAnswersAreTablesOrJSON(t *testing.T) {
 		"10  wide 日本  12.25  NULL        NULL\n" +
 		"(3 rows)\n"
 	if got.Output != want {
-		t.Errorf("got\n%s", got.Output)
+		t.Errorf("got\n%s\nwant got.Output = %v", got.Output, want)
 	}
 	if got.Metadata["rows"] != 3 || got.Metadata["truncated"] != false || got.Metadata["statement_kind"] != "select" ||
 		fmt.Sprint(got.Metadata["columns"]) != "[id name price picked raw]" {
-		t.Errorf("%v", got.Metadata)
+		t.Errorf(`%v; want got.Metadata["rows"] = 3, got.Metadata["truncated"] = false, got.Metadata["statement_kind"] = `+
+			`"select", fmt.Sprint(got.Metadata["columns"]) = "[id name price picked raw]"`, got.Metadata)
 	}
 	req := s.request(db.Query, "SELECT id, name, price FROM fruit ORDER BY id LIMIT 2")
 	req.JSON = true
@@ -147,11 +148,11 @@ func TestValuesAreNeverPartOfTheStatement(t *testing.T) {
 	s := open(t, fruit()...)
 	got, err := s.do(t, db.Query, "SELECT count(*) AS n FROM fruit WHERE name = :name", "name=x' OR '1'='1")
 	if err != nil || !strings.Contains(got.Output, "\n0\n") {
-		t.Errorf("%q %v", got.Output, err)
+		t.Errorf(`%q %v; want no error, got.Output with "\n0\n"`, got.Output, err)
 	}
 	for _, params := range [][]string{nil, {"other=1"}, {"name=1", "other=2"}, {"name=1", "name=2"}} {
 		if _, err := s.do(t, db.Query, "SELECT :name", params...); reasonOf(err) != "invalid_input invalid_args" {
-			t.Errorf("%v: %v", params, err)
+			t.Errorf(`%v: %v; want reasonOf(err) = "invalid_input invalid_args"`, params, err)
 		}
 	}
 }
@@ -166,30 +167,30 @@ func TestWritingNeedsExec(t *testing.T) {
 		"SELECT 1; DELETE FROM fruit", "REINDEX",
 	} {
 		if _, err := s.do(t, db.Query, text); reasonOf(err) != "invalid_input invalid_args" {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf(`%s: %v; want reasonOf(err) = "invalid_input invalid_args"`, text, err)
 		}
 	}
 	got, err := s.do(t, db.Exec, "UPDATE fruit SET price = :p WHERE price IS NULL", "p:=0.5")
 	if err != nil || got.Output != "1 row changed\n" || got.Metadata["rows_affected"] != int64(1) {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Output = "1 row changed\n", got.Metadata["rows_affected"] = int64(1)`, got, err)
 	}
 	if got, err = s.do(t, db.Exec, "DELETE FROM fruit WHERE id = 2 RETURNING name"); err != nil || !strings.Contains(got.Output, "pear") {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Output with "pear"`, got, err)
 	}
 	if got, err = s.do(t, db.Query, "SELECT group_concat(name) AS all_of_them FROM fruit"); err != nil ||
 		!strings.Contains(got.Output, "apple,wide 日本") {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Output with "apple,wide 日本"`, got, err)
 	}
 	for _, text := range []string{
 		"ATTACH 'other.db' AS o", "PRAGMA writable_schema = 1", "VACUUM", "BEGIN",
 		"DELETE FROM fruit; DELETE FROM fruit",
 	} {
 		if _, err := s.do(t, db.Exec, text); reasonOf(err) != "invalid_input invalid_args" {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf(`%s: %v; want reasonOf(err) = "invalid_input invalid_args"`, text, err)
 		}
 	}
 	if _, err := s.do(t, db.Exec, "UPDATE sqlite_schema SET sql = 'x'"); reasonOf(err) != "failed execution_failed" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "failed execution_failed"`, err)
 	}
 }
 
@@ -198,22 +199,22 @@ func TestSchemaAndPlan(t *testing.T) {
 	s := open(t, append(fruit(), "CREATE INDEX by_name ON fruit(name)")...)
 	got, err := s.do(t, db.Schema, "")
 	if err != nil || !strings.Contains(got.Output, "by_name") || !strings.Contains(got.Output, "CREATE TABLE fruit") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "by_name", got.Output with "CREATE TABLE fruit"`, got.Output, err)
 	}
 	if got, err = s.do(t, db.Schema, "fruit"); err != nil || !strings.Contains(got.Output, "price") || !strings.Contains(got.Output, "REAL") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "price", got.Output with "REAL"`, got.Output, err)
 	}
 	if _, err = s.do(t, db.Schema, "nothing'; DROP TABLE fruit"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	if got, err = s.do(t, db.Explain, "DELETE FROM fruit WHERE name = :n", "n=apple"); err != nil || !strings.Contains(got.Output, "by_name") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "by_name"`, got.Output, err)
 	}
 	if got, err = s.do(t, db.Query, "SELECT count(*) AS n FROM fruit"); err != nil || !strings.Contains(got.Output, "\n3\n") {
-		t.Errorf("explaining changed it: %s %v", got.Output, err)
+		t.Errorf(`explaining changed it: %s %v; want no error, got.Output with "\n3\n"`, got.Output, err)
 	}
 	if _, err = s.do(t, db.Explain, "DROP TABLE fruit"); reasonOf(err) != "invalid_input invalid_args" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "invalid_input invalid_args"`, err)
 	}
 }
 
@@ -223,22 +224,25 @@ func TestAnswersAreBounded(t *testing.T) {
 	got, err := s.do(t, db.Query, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
 	if err != nil || got.Metadata["rows"] != db.MaxRows || got.Metadata["truncated"] != true ||
 		!strings.Contains(got.Output, "there is more than is shown") {
-		t.Errorf("%v %v", got.Metadata, err)
+		t.Errorf(`%v %v; want no error, got.Metadata["rows"] = db.MaxRows, got.Metadata["truncated"] = true, got.Output with `+
+			`"there is more than is shown"`, got.Metadata, err)
 	}
 	if got, err = s.do(t, db.Query, "SELECT hex(zeroblob(100000)) AS x, 1 AS y UNION ALL SELECT '', 2"); err != nil ||
 		got.Metadata["rows"] != 2 || got.Metadata["truncated"] != true || len(got.Output) > 3*db.MaxCell {
-		t.Errorf("%v %d %v", got.Metadata, len(got.Output), err)
+		t.Errorf(`%v %d %v; want no error, got.Metadata["rows"] = 2, got.Metadata["truncated"] = true, len(got.Output) at most `+
+			"3 * db.MaxCell", got.Metadata, len(got.Output), err)
 	}
 	if got, err = s.do(t, db.Query, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 900) SELECT i, hex(zeroblob(2000)) FROM n"); err != nil || got.Metadata["truncated"] != true || len(got.Output) > 2<<20 {
-		t.Errorf("%v %d %v", got.Metadata, len(got.Output), err)
+		t.Errorf(`%v %d %v; want no error, got.Metadata["truncated"] = true, len(got.Output) at most 2 << 20`,
+			got.Metadata, len(got.Output), err)
 	}
 	req := s.request(db.Query, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
 	req.Timeout = 300 * time.Millisecond
 	if _, err := s.Do(t.Context(), req); reasonOf(err) != "timeout timeout" {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "timeout timeout"`, err)
 	}
 	if _, err := s.do(t, db.Query, "SELECT '"+strings.Repeat("x", db.MaxStatement)+"'"); capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTooLarge", err)
 	}
 }
 
@@ -283,7 +287,8 @@ func TestFilesThatAreNoDatabaseOfTheFolder(t *testing.T) {
 		req.File = name
 		got, err := s.Do(t.Context(), req)
 		if reasonOf(err) != want || strings.Contains(fmt.Sprint(got, err), "treasure") || err != nil && strings.Contains(err.Error(), s.work) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf(`%q: %v; want reasonOf(err) = %v, fmt.Sprint(got, err) without "treasure", not (err != nil && `+
+				"strings.Contains(err.Error(), s.work))", name, err, want)
 		}
 	}
 }
@@ -293,10 +298,10 @@ func TestADatabaseWithALogIsRead(t *testing.T) {
 	s := open(t)
 	s.fill(t, "data.db", "PRAGMA journal_mode = WAL", "CREATE TABLE t AS SELECT 7 AS x")
 	if got, err := s.do(t, db.Query, "SELECT x FROM t"); err != nil || !strings.Contains(got.Output, "7") {
-		t.Errorf("closed: %s %v", got.Output, err)
+		t.Errorf(`closed: %s %v; want no error, got.Output with "7"`, got.Output, err)
 	}
 	if got, err := s.do(t, db.Exec, "INSERT INTO t VALUES (8)"); err != nil || got.Output != "1 row changed\n" {
-		t.Errorf("written: %s %v", got.Output, err)
+		t.Errorf(`written: %s %v; want no error, got.Output = "1 row changed\n"`, got.Output, err)
 	}
 	pool, err := sql.Open("sqlite", filepath.Join(s.work, "data.db"))
 	if err != nil {
@@ -310,7 +315,7 @@ func TestADatabaseWithALogIsRead(t *testing.T) {
 		_ = os.Chown(filepath.Join(s.work, "data.db"+suffix), sandbox.DefaultUID, sandbox.DefaultUID)
 	}
 	if got, err := s.do(t, db.Query, "SELECT sum(x) AS s FROM t"); err != nil || !strings.Contains(got.Output, "24") {
-		t.Errorf("open elsewhere: %s %v", got.Output, err)
+		t.Errorf(`open elsewhere: %s %v; want no error, got.Output with "24"`, got.Output, err)
 	}
 }
 
@@ -325,13 +330,13 @@ func TestExecMakesADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err = s.do(t, db.Exec, "INSERT INTO t VALUES (1)"); err != nil || got.Metadata["rows_affected"] != int64(2) {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Metadata["rows_affected"] = int64(2)`, got, err)
 	}
 	if info, err := os.Stat(filepath.Join(s.work, "data.db")); err != nil || info.Size() == 0 {
-		t.Error(err)
+		t.Errorf("%v; want no error, info.Size() other than 0", err)
 	}
 	if _, err := s.do(t, db.Query, "SELECT * FROM absent"); reasonOf(err) != "failed execution_failed" ||
 		!strings.Contains(err.Error(), "no such table: absent") {
-		t.Error(err)
+		t.Errorf(`%v; want reasonOf(err) = "failed execution_failed", err.Error() with "no such table: absent"`, err)
 	}
 }

@@ -44,7 +44,7 @@ func (r *remote) do(t *testing.T, action db.Action, text string, params ...strin
 	}
 	got, err := r.Do(t.Context(), req)
 	if strings.Contains(fmt.Sprintf("%+v %+v", got, err), password) {
-		t.Errorf("the password is shown: %+v %v", got, err)
+		t.Errorf(`the password is shown: %+v %v; want fmt.Sprintf("%%+v %%+v", got, err) without %v`, got, err, password)
 	}
 	return got, err
 }
@@ -75,7 +75,7 @@ func TestPostgres(t *testing.T) {
 	}
 	if got, err = r.do(t, db.Exec, "INSERT INTO fruit VALUES (1, :a, true, '2026-01-02', 1.50), (:n, NULL, false, NULL, NULL)",
 		"a=x' OR '1'='1", "n:=2"); err != nil || got.Output != "2 rows changed\n" || got.Metadata["rows_affected"] != int64(2) {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf(`%+v %v; want no error, got.Output = "2 rows changed\n", got.Metadata["rows_affected"] = int64(2)`, got, err)
 	}
 	if got, err = r.do(t, db.Query, "SELECT * FROM fruit WHERE id < :most ORDER BY id", "most:=9"); err != nil || got.Output != ""+
 		"id  name          ok     at          price\n"+
@@ -87,20 +87,20 @@ func TestPostgres(t *testing.T) {
 	}
 	if got, err = r.do(t, db.Query, "SELECT count(*) FROM fruit WHERE name = :a", "a=x' OR '1'='1"); err != nil ||
 		!strings.Contains(got.Output, "\n    1\n") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "\n 1\n"`, got.Output, err)
 	}
 	if got, err = r.do(t, db.Schema, ""); err != nil || !strings.Contains(got.Output, "public") || !strings.Contains(got.Output, "fruit") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "public", got.Output with "fruit"`, got.Output, err)
 	}
 	if got, err = r.do(t, db.Schema, "public.fruit"); err != nil || !strings.Contains(got.Output, "numeric") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "numeric"`, got.Output, err)
 	}
 	if got, err = r.do(t, db.Explain, "DELETE FROM fruit WHERE id = :n", "n:=1"); err != nil || !strings.Contains(got.Output, "fruit_pkey") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "fruit_pkey"`, got.Output, err)
 	}
 	if got, err = r.do(t, db.Query, "SELECT generate_series(1, 100000000) AS n"); err != nil || got.Metadata["rows"] != db.MaxRows ||
 		got.Metadata["truncated"] != true {
-		t.Errorf("%+v %v", got.Metadata, err)
+		t.Errorf(`%+v %v; want no error, got.Metadata["rows"] = db.MaxRows, got.Metadata["truncated"] = true`, got.Metadata, err)
 	}
 	for text, want := range map[string]string{
 		"WITH gone AS (DELETE FROM fruit RETURNING id) SELECT * FROM gone": "failed execution_failed",
@@ -113,12 +113,12 @@ func TestPostgres(t *testing.T) {
 		"SELECT missing":                                                   "failed execution_failed",
 	} {
 		if _, err := r.do(t, db.Query, text); reasonOf(err) != want {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v; want reasonOf(err) = %v", text, err, want)
 		}
 	}
 	if got, err = r.do(t, db.Query, "SELECT '"+password+"' AS word, count(*) AS n FROM fruit"); err != nil ||
 		!strings.Contains(got.Output, "[redacted]") || !strings.Contains(got.Output, "2\n") {
-		t.Errorf("%s %v", got.Output, err)
+		t.Errorf(`%s %v; want no error, got.Output with "[redacted]", got.Output with "2\n"`, got.Output, err)
 	}
 
 	for name, other := range map[string]struct {
@@ -135,17 +135,19 @@ func TestPostgres(t *testing.T) {
 		o := dial(t, other.dsn, port)
 		_, err := o.do(t, db.Query, "SELECT 1")
 		if reasonOf(err) != other.want || strings.Contains(err.Error(), "boss") || strings.Contains(err.Error(), "wrong-word") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want reasonOf(err) = %v, err.Error() without "boss", err.Error() without "wrong-word"`,
+				name, err, other.want)
 		}
 	}
 	if len(r.heard) == 0 || r.heard[0] != "tools.shop egress_allowed 127.0.0.1" {
-		t.Errorf("%q", r.heard)
+		t.Errorf(`%q; want len(r.heard) other than 0, r.heard[0] = "tools.shop egress_allowed 127.0.0.1"`, r.heard)
 	}
 	inside := dial(t, "postgres://boss:"+password+"@127.0.0.1:"+port+"/postgres?sslmode=disable", port)
 	inside.policy.Addresses = nil
 	if _, err := inside.do(t, db.Query, "SELECT 1"); reasonOf(err) != "denied security_violation" ||
 		inside.heard[0] != "tools.shop egress_denied 127.0.0.1" {
-		t.Errorf("a loopback address without the operator: %v %q", err, inside.heard)
+		t.Errorf(`a loopback address without the operator: %v %q; want reasonOf(err) = "denied security_violation", `+
+			`inside.heard[0] = "tools.shop egress_denied 127.0.0.1"`, err, inside.heard)
 	}
 }
 
@@ -162,7 +164,7 @@ func TestAddressesOfDatabases(t *testing.T) {
 		r := dial(t, dsn, "5432")
 		_, err := r.do(t, db.Query, "SELECT 1")
 		if capability.CodeOf(err) != capability.CodeInvalidInput || strings.Contains(err.Error(), dsn) {
-			t.Errorf("%.60s: %v", dsn, err)
+			t.Errorf("%.60s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() without %v", dsn, err, dsn)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func TestKindsOfStatements(t *testing.T) {
 			}
 			s, err := db.Parse(tt.sql, d)
 			if err != nil || s.Kind != tt.kind || strings.Join(s.Params, " ") != tt.params {
-				t.Errorf("%s %q: %+v %v", name, tt.sql, s, err)
+				t.Errorf(`%s %q: %+v %v; want no error, s.Kind = %v, strings.Join(s.Params, " ") = %v`,
+					name, tt.sql, s, err, tt.kind, tt.params)
 			}
 		}
 	}
@@ -99,7 +100,7 @@ func TestHostileStatements(t *testing.T) {
 				continue
 			}
 			if s, err := db.Parse(tt.sql, d); err == nil {
-				t.Errorf("%s %q was taken for %+v", name, tt.sql, s)
+				t.Errorf("%s %q was taken for %+v; want an error", name, tt.sql, s)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func TestParametersAsTyped(t *testing.T) {
 	} {
 		p, err := db.ReadParam(typed)
 		if got := string(p.Value); (err == nil) != (want != "") || err == nil && got != want {
-			t.Errorf("%s: %s %v", typed, got, err)
+			t.Errorf(`%s: %s %v; want (err == nil) = (want != ""), not (err == nil && got != want)`, typed, got, err)
 		}
 	}
 }
@@ -136,15 +137,16 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !utf8.ValidString(s.Text) || !strings.HasPrefix(sql, s.Text) {
-			t.Fatalf("%q became %q", sql, s.Text)
+			t.Fatalf("%q became %q; want utf8.ValidString(s.Text), sql beginning with %v", sql, s.Text, s.Text)
 		}
 		again, err := db.Parse(s.Text, d)
 		if err != nil || again.Kind != s.Kind || !cmp.Equal(again.Params, s.Params) {
-			t.Fatalf("%q: %q and then %q (%v)", sql, s.Kind, again.Kind, err)
+			t.Fatalf("%q: %q and then %q (%v); want no error, again.Kind = %v, cmp.Equal(again.Params, s.Params)",
+				sql, s.Kind, again.Kind, err, s.Kind)
 		}
 		// Whatever stands behind it is seen.
 		if two, err := db.Parse(s.Text+"\n;DELETE FROM t", d); err == nil && two.Kind != "create" {
-			t.Fatalf("%q and a second statement were taken for one", sql)
+			t.Fatalf(`%q and a second statement were taken for one; want not (err == nil && two.Kind != "create")`, sql)
 		}
 	})
 }

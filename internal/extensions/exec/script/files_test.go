@@ -35,7 +35,7 @@ func TestFilesStayInTheWorkingFolder(t *testing.T) {
 		"large": "", "": "", ".": "", "a//b": "", "none": "",
 	} {
 		if got, err := x.read(name); got != want || (err == nil) != (want != "") {
-			t.Errorf("read %q: %q, %v", name, got, err)
+			t.Errorf(`read %q: %q, %v; want got = %v, (err == nil) = (want != "")`, name, got, err, want)
 		}
 	}
 	for name, ok := range map[string]bool{
@@ -43,17 +43,17 @@ func TestFilesStayInTheWorkingFolder(t *testing.T) {
 		outside: false, "side/x": false, "sub": false, "": false, ".": false,
 	} {
 		if err := x.write(name, "written"); (err == nil) != ok {
-			t.Errorf("write %q: %v", name, err)
+			t.Errorf("write %q: %v; want (err == nil) = %v", name, err, ok)
 			continue
 		}
 		if ok {
 			if got, err := x.read(name); got != "written" || err != nil {
-				t.Errorf("read %q again: %q, %v", name, got, err)
+				t.Errorf(`read %q again: %q, %v; want got = "written", no error`, name, got, err)
 			}
 		}
 	}
 	if data, err := os.ReadFile(outside); err != nil || string(data) != "secret" {
-		t.Errorf("outside is %q, %v", data, err)
+		t.Errorf(`outside is %q, %v; want no error, string(data) = "secret"`, data, err)
 	}
 }
 
@@ -68,12 +68,12 @@ func TestTheWorkingFolderIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if err := x.write("b", strings.Repeat("x", 40)); err == nil {
-		t.Error("180 bytes were written with a limit of 150")
+		t.Error("180 bytes were written with a limit of 150; want an error")
 	}
 	if err := x.write("c", strings.Repeat("x", MaxFile+1)); err == nil {
-		t.Error("a file was too large")
+		t.Error("a file was too large; want an error")
 	}
 	if err := (&files{dir: filepath.Join(work, "none")}).write("a", ""); err == nil {
-		t.Error("there was a folder")
+		t.Error("there was a folder; want an error")
 	}
 }

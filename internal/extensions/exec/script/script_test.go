@@ -97,7 +97,8 @@ func TestHostCallsNeedTheirPermissions(t *testing.T) {
 			f := &fake{calls: calls, value: `"done"`}
 			got, err := New(f).Run(t.Context(), request(t, "x.js", tt.permissions))
 			if err != nil || got.Output != "done" || got.Log != "line\n" || strings.Join(f.said, "|") != strings.Join(tt.want, "|") {
-				t.Errorf("%v, %q, log %q, calls %q", err, got.Output, got.Log, f.said)
+				t.Errorf(`%v, %q, log %q, calls %q; want no error, got.Output = "done", got.Log = "line\n", `+
+					`strings.Join(f.said, "|") = strings.Join(tt.want, "|")`, err, got.Output, got.Log, f.said)
 			}
 		})
 	}
@@ -122,14 +123,16 @@ func TestWhatAScriptIsGiven(t *testing.T) {
 	}
 	if len(doc.Args) != 1 || doc.Kwargs == nil || doc.Flags == nil || doc.Config == nil || doc.Context["last_response"] != last ||
 		doc.Context["action_id"] != "do-it" {
-		t.Errorf("the document is %+v", doc)
+		t.Errorf("the document is %+v; want len(doc.Args) = 1, doc.Kwargs not nil, doc.Flags not nil, doc.Config not nil, "+
+			`doc.Context["last_response"] = %v, doc.Context["action_id"] = "do-it"`, doc, last)
 	}
 	if usage := doc.Context["usage_doc"]; len(usage) > maxUsage || !strings.HasSuffix(usage, "é") {
-		t.Errorf("the guide has %d bytes", len(usage))
+		t.Errorf(`the guide has %d bytes; want len(usage) at most %v, usage ending with "é"`, len(usage), maxUsage)
 	}
 	if f.job.Language != worker.WASM || f.job.Entry != "do_it" || f.job.Handler != "do-it" || f.job.Timeout != DefaultTimeout ||
 		string(f.job.Code) != "code" {
-		t.Errorf("the job is %+v", f.job)
+		t.Errorf(`the job is %+v; want f.job.Language = worker.WASM, f.job.Entry = "do_it", f.job.Handler = "do-it", `+
+			`f.job.Timeout = %v, string(f.job.Code) = "code"`, f.job, DefaultTimeout)
 	}
 }
 
@@ -152,7 +155,7 @@ func TestWhatIsNoScriptIsRefused(t *testing.T) {
 			tt.change(&req)
 			_, err := New(&fake{value: `"long"`}).Run(t.Context(), req)
 			if e, ok := errors.AsType[*capability.Error](err); !ok || e.Reason != tt.reason {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want ok = true, e.Reason = %v", err, tt.reason)
 			}
 		})
 	}
@@ -165,6 +168,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	got, err := New(f).Run(t.Context(), request(t, "x.js"))
 	if err != nil || len(got.Log) > MaxLog || !got.JSON || !strings.HasPrefix(f.said[1], "error: the log") || f.said[2] != "true" ||
 		!strings.HasPrefix(f.said[3], "error") {
-		t.Errorf("%v, %d bytes, %.60q", err, len(got.Log), f.said)
+		t.Errorf("%v, %d bytes, %.60q; want no error, len(got.Log) at most %v, got.JSON = true, f.said[1] beginning with "+
+			`"error: the log", f.said[2] = "true", f.said[3] beginning with "error"`, err, len(got.Log), f.said, MaxLog)
 	}
 }

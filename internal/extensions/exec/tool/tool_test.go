@@ -105,7 +105,7 @@ func TestWhichToolMayRun(t *testing.T) {
 				Environment: tool.Environment{},
 			})
 			if reason(err) != tt.want || strings.TrimSpace(r.Output) != tt.says {
-				t.Errorf("%q %v", r.Output, err)
+				t.Errorf("%q %v; want reason(err) = %v, strings.TrimSpace(r.Output) = %v", r.Output, err, tt.want, tt.says)
 			}
 		})
 	}
@@ -134,47 +134,48 @@ func TestHowARunEnds(t *testing.T) {
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "good"}); err != nil || !r.Success || r.Output != "out\n" || r.Stderr != "err\n" ||
 		r.ExitCode != 0 {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want no error, r.Success = true, r.Output = "out\n", r.Stderr = "err\n", r.ExitCode = 0`, r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "only"}); err != nil || r.Output != "err\n" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want no error, r.Output = "err\n"`, r, err)
 	}
 	r, err := run(t.Context(), tool.Request{Tool: "bad"})
 	if reason(err) != "execution_failed" || r.ExitCode != 3 || r.Stdout != "kept\n" || !strings.Contains(err.Error(), "last") ||
 		strings.Contains(err.Error(), "first") {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want reason(err) = "execution_failed", r.ExitCode = 3, r.Stdout = "kept\n", err.Error() with "last", `+
+			`err.Error() without "first"`, r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "killed"}); reason(err) != "execution_failed" || r.ExitCode != 137 || r.Signal == "" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want reason(err) = "execution_failed", r.ExitCode = 137, r.Signal other than ""`, r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "slow", Timeout: 300 * time.Millisecond}); capability.CodeOf(
 		err) != capability.CodeTimeout || r.ExitCode != 124 || r.Stdout != "begun\n" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want capability.CodeOf( err) = capability.CodeTimeout, r.ExitCode = 124, r.Stdout = "begun\n"`, r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r, err := run(ctx, tool.Request{Tool: "slow"}); capability.CodeOf(err) != capability.CodeCancelled || r.ExitCode != 130 {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf("%+v %v; want capability.CodeOf(err) = capability.CodeCancelled, r.ExitCode = 130", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "echo", Stdin: []byte("in\n"), Args: []string{"$(id) ; `id`"}}); err != nil ||
 		r.Stdout != "in\n$(id) ; `id`\n" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf("%+v %v; want no error, r.Stdout = \"in\\n$(id) ; `id`\\n\"", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "bytes"}); err != nil || !r.Binary || r.Stdout != "(3 bytes that are not text)" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want no error, r.Binary = true, r.Stdout = "(3 bytes that are not text)"`, r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "colour"}); err != nil || r.Stdout != "red plain\n" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want no error, r.Stdout = "red plain\n"`, r, err)
 	}
 	private := tool.Environment{Secrets: map[string]secret.Value{"API": secret.New("hunter2-very-secret")}}
 	if r, err := run(t.Context(), tool.Request{Tool: "secret", Environment: private}); err != nil || r.Stdout != "[redacted]\n" ||
 		r.Stderr != "in [redacted] error\n" {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf(`%+v %v; want no error, r.Stdout = "[redacted]\n", r.Stderr = "in [redacted] error\n"`, r, err)
 	}
 	for _, args := range [][]string{{"a\x00b"}, {strings.Repeat("x", 128<<10)}, slices.Repeat([]string{strings.Repeat("x", 100<<10)}, 11)} {
 		if _, err := run(t.Context(), tool.Request{Tool: "echo", Args: args}); reason(err) != "security_violation" &&
 			reason(err) != "args_too_long" {
-			t.Errorf("%d words: %v", len(args), err)
+			t.Errorf(`%d words: %v; want not (reason(err) != "security_violation" && reason(err) != "args_too_long")`, len(args), err)
 		}
 	}
 }
@@ -206,12 +207,12 @@ func TestTheEnvironmentIsBuiltAndNotInherited(t *testing.T) {
 		"AGENTOS_RUN_ID='run_1'", "AGENTOS_EXTENSION_ID='tools.x'", "HOME='" + c.Work + "'", "PATH='" + dir + "'",
 	} {
 		if !strings.Contains(r.Stdout, want) {
-			t.Errorf("%s is not in\n%s", want, r.Stdout)
+			t.Errorf("%s is not in\n%s\nwant r.Stdout with %v", want, r.Stdout, want)
 		}
 	}
 	for _, never := range []string{"t0ken", "evil", "aws_profile", "ABSENT", "GOPATH", "GOCACHE"} {
 		if strings.Contains(r.Stdout, never) {
-			t.Errorf("%s is in\n%s", never, r.Stdout)
+			t.Errorf("%s is in\n%s\nwant r.Stdout without %v", never, r.Stdout, never)
 		}
 	}
 	for name, set := range map[string]map[string]string{
@@ -223,7 +224,7 @@ func TestTheEnvironmentIsBuiltAndNotInherited(t *testing.T) {
 			Environment: tool.Environment{Set: set}, Confinement: guarded(t),
 		})
 		if reason(err) != "security_violation" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want reason(err) = "security_violation"`, name, err)
 		}
 	}
 	big := tool.Environment{Set: map[string]string{"BIG": strings.Repeat("x", 65<<10)}}
@@ -231,7 +232,7 @@ func TestTheEnvironmentIsBuiltAndNotInherited(t *testing.T) {
 		Tool: "show", Permissions: []string{"exec"}, Environment: big,
 		Confinement: guarded(t),
 	}); reason(err) != "args_too_long" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "args_too_long"`, err)
 	}
 }
 
@@ -243,12 +244,12 @@ func TestNamesThatAreNeverPassed(t *testing.T) {
 		"ENV", "AWS_REGION", "JUNCTOR_TOKEN", "BASH_FUNC_x",
 	} {
 		if !tool.Denied(name) {
-			t.Errorf("%s is passed", name)
+			t.Errorf("%s is passed; want tool.Denied(name)", name)
 		}
 	}
 	for _, name := range []string{"EDITOR", "HTTP_HINT", "ENVIRONMENT", "KEYBOARD", "TZ"} {
 		if tool.Denied(name) {
-			t.Errorf("%s is not passed", name)
+			t.Errorf("%s is not passed; want not tool.Denied(name)", name)
 		}
 	}
 }
@@ -273,7 +274,7 @@ func TestOutputIsMadeHarmless(t *testing.T) {
 		}
 	}
 	if got := tool.Clean("key=abcd1234 ab\x1b[0mcd1234", []string{"abcd1234"}); got != "key=[redacted] [redacted]" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "key=[redacted] [redacted]"`, got)
 	}
 }
 
@@ -287,15 +288,15 @@ func FuzzClean(f *testing.F) {
 		}
 		out := tool.Clean(text, secrets)
 		if !utf8.ValidString(out) {
-			t.Fatalf("%q", out)
+			t.Fatalf("%q; want utf8.ValidString(out)", out)
 		}
 		for _, r := range out {
 			if unicode.IsControl(r) && r != '\n' && r != '\t' {
-				t.Fatalf("%q holds %U", out, r)
+				t.Fatalf(`%q holds %U; want not (unicode.IsControl(r) && r != '\n' && r != '\t')`, out, r)
 			}
 		}
 		if again := tool.Clean(out, nil); again != out {
-			t.Fatalf("%q, then %q", out, again)
+			t.Fatalf("%q, then %q; want again = %v", out, again, out)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func TestSpellingsThatAreNoHost(t *testing.T) {
 		"127.1", "2130706433", "0x7f000001", "0177.0.0.1", "fe80::1%eth0", "bücher.example", "ａpi.example.com", "a。example.com", "1.2.3.4.5",
 	} {
 		if name, err := normalise(host); err == nil {
-			t.Errorf("%q was taken for %q", host, name)
+			t.Errorf("%q was taken for %q; want an error", host, name)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestAUnreadablePolicyIsAnError(t *testing.T) {
 		{Allow: []string{"a*.example"}},
 	} {
 		if p.Check() == nil {
-			t.Errorf("%+v was accepted", p)
+			t.Errorf("%+v was accepted; want p.Check() not nil", p)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func FuzzNormalise(f *testing.F) {
 			return
 		}
 		if again, err := normalise(name); err != nil || again != name {
-			t.Errorf("%q became %q, and that %q (%v)", host, name, again, err)
+			t.Errorf("%q became %q, and that %q (%v); want no error, again = %v", host, name, again, err, name)
 		}
 	})
 }

@@ -154,7 +154,7 @@ func TestForwardingByPolicy(t *testing.T) {
 			continue
 		}
 		if d := <-r.decisions; d.Event() != tt.event || (d.Reason == "") != d.Allowed {
-			t.Errorf("%s: decision %+v", tt.url, d)
+			t.Errorf(`%s: decision %+v; want d.Event() = %v, (d.Reason == "") = %v`, tt.url, d, tt.event, d.Allowed)
 		}
 	}
 }
@@ -170,7 +170,8 @@ func TestTheJudgedAddressIsDialled(t *testing.T) {
 	}
 	resp.Body.Close()
 	if r.names.asked != 1 || len(r.world.dialed) != 1 || r.world.dialed[0] != "93.184.216.34:80" {
-		t.Errorf("asked %d times, dialled %v", r.names.asked, r.world.dialed)
+		t.Errorf(`asked %d times, dialled %v; want r.names.asked = 1, len(r.world.dialed) = 1, r.world.dialed[0] = "93.184.216.34:80"`,
+			r.names.asked, r.world.dialed)
 	}
 	resp, err = r.client(t).Get("http://turning.test/")
 	if err != nil {
@@ -178,7 +179,8 @@ func TestTheJudgedAddressIsDialled(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusForbidden || len(r.world.dialed) != 1 {
-		t.Errorf("after it turned inside: %d, %v", resp.StatusCode, r.world.dialed)
+		t.Errorf("after it turned inside: %d, %v; want resp.StatusCode = http.StatusForbidden, len(r.world.dialed) = 1",
+			resp.StatusCode, r.world.dialed)
 	}
 }
 
@@ -209,7 +211,7 @@ func TestTunnels(t *testing.T) {
 		"inside.test:443",
 	} {
 		if _, _, line := connectTo(t, r, target); !strings.Contains(line, " 403 ") && !strings.Contains(line, " 400 ") {
-			t.Errorf("%s: %s", target, line)
+			t.Errorf(`%s: %s; want not (!strings.Contains(line, " 403 ") && !strings.Contains(line, " 400 "))`, target, line)
 		}
 	}
 	conn, reader, line := connectTo(t, r, "a.test:443")
@@ -223,7 +225,7 @@ func TestTunnels(t *testing.T) {
 	go fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	answer, err := io.ReadAll(reader)
 	if err != nil || !strings.HasSuffix(string(answer), "got 300000") {
-		t.Errorf("got %q, %v", answer, err)
+		t.Errorf(`got %q, %v; want no error, string(answer) ending with "got 300000"`, answer, err)
 	}
 }
 
@@ -252,7 +254,7 @@ func TestTheRateIsHeld(t *testing.T) {
 		t.Fatalf("n = %v, err = %v, want err == nil && n == 75_000", n, err)
 	}
 	if spent := time.Since(began); spent < 400*time.Millisecond {
-		t.Errorf("75 kB at 100 kB/s with a burst of 25 kB took %s", spent)
+		t.Errorf("75 kB at 100 kB/s with a burst of 25 kB took %s; want spent at least 400 * time.Millisecond", spent)
 	}
 }
 
@@ -271,7 +273,7 @@ func TestWhatIsNoProxyRequest(t *testing.T) {
 		status, _ := bufio.NewReader(conn).ReadString('\n')
 		conn.Close()
 		if !strings.Contains(status, " 400 ") && !strings.Contains(status, " 403 ") {
-			t.Errorf("%q: %q", line, status)
+			t.Errorf(`%q: %q; want not (!strings.Contains(status, " 400 ") && !strings.Contains(status, " 403 "))`, line, status)
 		}
 		select {
 		case d := <-r.decisions:
@@ -283,6 +285,6 @@ func TestWhatIsNoProxyRequest(t *testing.T) {
 		}
 	}
 	if len(r.world.dialed) != 0 {
-		t.Errorf("dialled %v", r.world.dialed)
+		t.Errorf("dialled %v; want len(r.world.dialed) = 0", r.world.dialed)
 	}
 }

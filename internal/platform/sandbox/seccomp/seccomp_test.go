@@ -110,7 +110,7 @@ func TestFilterAnswers(t *testing.T) {
 		for _, tt := range tests {
 			nr, ok := tab.numbers[tt.call]
 			if !ok {
-				t.Errorf("%s has no number for %s", name, tt.call)
+				t.Errorf("%s has no number for %s; want ok = true", name, tt.call)
 				continue
 			}
 			for _, v := range []struct {
@@ -133,20 +133,21 @@ func TestForeignABIAndUnnamedCalls(t *testing.T) {
 	for name, tab := range tables() {
 		prog := build(tab, Options{Processes: true, Files: true})
 		if len(prog) > 4096 {
-			t.Errorf("%s: %d instructions are more than the kernel takes", name, len(prog))
+			t.Errorf("%s: %d instructions are more than the kernel takes; want len(prog) at most 4096", name, len(prog))
 		}
 		named := slices.Collect(maps.Values(tab.numbers))
 		for nr := range uint32(600) {
 			if got := run(t, prog, 0x40000003, nr); got != retKill {
-				t.Errorf("%s: i386 call %d is answered %#x", name, nr, got)
+				t.Errorf("%s: i386 call %d is answered %#x; want got = %v", name, nr, got, retKill)
 			}
 			if tab.x32 {
 				if got := run(t, prog, tab.arch, 0x40000000|nr); got != retKill {
-					t.Errorf("%s: x32 call %d is answered %#x", name, nr, got)
+					t.Errorf("%s: x32 call %d is answered %#x; want got = %v", name, nr, got, retKill)
 				}
 			}
 			if got := run(t, prog, tab.arch, nr); !slices.Contains(named, nr) && got != retAllow {
-				t.Errorf("%s: unnamed call %d is answered %#x", name, nr, got)
+				t.Errorf("%s: unnamed call %d is answered %#x; want not (!slices.Contains(named, nr) && got != retAllow)",
+					name, nr, got)
 			}
 		}
 	}
@@ -164,7 +165,7 @@ func TestEveryNameHasANumber(t *testing.T) {
 		for _, name := range slices.Concat(denied(), processDenied(), processIgnored(), fileDenied(), fileIgnored()) {
 			_, ok := tab.numbers[name]
 			if ok == slices.Contains(lacks[arch], name) {
-				t.Errorf("%s on %s: has a number: %t", name, arch, ok)
+				t.Errorf("%s on %s: has a number: %t; want ok other than slices.Contains(lacks[arch], name)", name, arch, ok)
 			}
 		}
 	}

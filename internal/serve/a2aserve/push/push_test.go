@@ -154,12 +154,14 @@ func TestChangesAreToldInOrderAndTriedAgain(t *testing.T) {
 	for _, one := range got {
 		events = append(events, one.event)
 		if one.token != "tok" || one.auth != "Bearer secret" || one.kind != "application/a2a+json" || one.version != "1.0" {
-			t.Errorf("%+v", one)
+			t.Errorf(`%+v; want one.token = "tok", one.auth = "Bearer secret", one.kind = "application/a2a+json", one.version = "1.0"`,
+				one)
 		}
 	}
 	if strings.Join(events, " ") != "tsk_1-2-0 tsk_1-2-0 tsk_1-2-0 tsk_1-3-0" || !strings.Contains(got[2].body, `"first":true`) ||
 		!strings.Contains(got[3].body, `"first":false`) {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want strings.Join(events, " ") = "tsk_1-2-0 tsk_1-2-0 tsk_1-2-0 tsk_1-3-0", got[2].body with `+
+			`"\"first\":true", got[3].body with "\"first\":false"`, got)
 	}
 }
 
@@ -173,7 +175,7 @@ func TestAReceiverThatNeverAnswersIsGivenUp(t *testing.T) {
 	r.change("tsk_1", 3, tasks.Completed)
 	got := r.await(push.Attempts + 1)
 	if last := got[push.Attempts]; last.event != "tsk_1-3-0" || last.version != "0.3" || !strings.Contains(last.body, `"legacy":true`) {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want last.event = "tsk_1-3-0", last.version = "0.3", last.body with "\"legacy\":true"`, got)
 	}
 }
 
@@ -194,7 +196,7 @@ func TestARestartTellsWhatWasMissed(t *testing.T) {
 	r.run()
 	got := r.await(1)
 	if last := got[len(got)-1]; last.event != "tsk_1-4-0" || !strings.Contains(last.body, "completed") {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want last.event = "tsk_1-4-0", last.body with "completed"`, got)
 	}
 }
 
@@ -208,7 +210,7 @@ func TestWhoIsNotTold(t *testing.T) {
 		"https://example.com/" + strings.Repeat("x", push.MaxURL), "", "\x00",
 	} {
 		if err := r.Check(&push.Config{URL: url}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%.40q: %v", url, err)
+			t.Errorf("%.40q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", url, err)
 		}
 	}
 	for _, c := range []push.Config{
@@ -219,7 +221,7 @@ func TestWhoIsNotTold(t *testing.T) {
 	} {
 		c.URL = "https://example.com/"
 		if err := r.Check(&c); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", c, err)
 		}
 	}
 	if err := r.Check(&push.Config{URL: "https://example.com:8443/hook?x=1"}); err != nil {
@@ -247,7 +249,7 @@ func TestWhoIsNotTold(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.got) != 0 || ctx.Err() != nil {
-		t.Errorf("%+v", r.got)
+		t.Errorf("%+v; want len(r.got) = 0, ctx.Err() = nil", r.got)
 	}
 }
 
@@ -260,7 +262,7 @@ func TestAddressesAreTheirOwners(t *testing.T) {
 	}
 	r.set(one, push.Config{ID: "p0", Token: "new"}) // in place of the old one
 	if err := r.Set(t.Context(), push.Config{ID: "more", URL: r.url}, &one); capability.CodeOf(err) != capability.CodeOverloaded {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeOverloaded", err)
 	}
 	if list, err := r.List(t.Context(), "agent:b", "tsk_1"); err != nil || len(list) != 0 {
 		t.Errorf(`r.List(t.Context(), "agent:b", "tsk_1") = %v, err = %v, want err == nil && len(list) == 0`, list, err)

@@ -75,18 +75,19 @@ func TestAnAnswerIsJSONUntilSomethingIsSaidBefore(t *testing.T) {
 	} {
 		w := made(tt.accept, mcpwire.Era{Modern: tt.modern}, tt.during, tt.out)
 		if w.Code != tt.status || w.Header().Get("Content-Type") != tt.kind {
-			t.Errorf("%s: %d %s", name, w.Code, w.Header().Get("Content-Type"))
+			t.Errorf(`%s: %d %s; want w.Code = %v, w.Header().Get("Content-Type") = %v`,
+				name, w.Code, w.Header().Get("Content-Type"), tt.status, tt.kind)
 		}
 		rest := w.Body.String()
 		for _, part := range tt.has {
 			_, after, ok := strings.Cut(rest, part)
 			if !ok {
-				t.Errorf("%s: %s is not in %s", name, part, w.Body)
+				t.Errorf("%s: %s is not in %s; want ok = true", name, part, w.Body)
 			}
 			rest = after
 		}
 		if len(tt.has) == 0 && rest != "" {
-			t.Errorf("%s: %s", name, rest)
+			t.Errorf(`%s: %s; want not (len(tt.has) == 0 && rest != "")`, name, rest)
 		}
 	}
 }
@@ -101,7 +102,7 @@ func TestProgressIsRareAndItsLastIsTold(t *testing.T) {
 		}, Outcome{Result: []byte(`{}`)})
 		if n := strings.Count(w.Body.String(), "notifications/progress"); n > MaxProgress+1 ||
 			!strings.Contains(w.Body.String(), `"progress":999}`) {
-			t.Errorf("%d notices: %s", n, w.Body)
+			t.Errorf(`%d notices: %s; want n at most MaxProgress + 1, w.Body.String() with "\"progress\":999}"`, n, w.Body)
 		}
 	})
 }
@@ -116,7 +117,7 @@ func TestALogIsHeardFromItsSeverityOn(t *testing.T) {
 	}, Outcome{Result: []byte(`{}`)})
 	for i, level := range append(Severities(), "unknown") {
 		if strings.Contains(w.Body.String(), `"level":"`+level+`"`) != (i >= 3) {
-			t.Errorf("%s: %s", level, w.Body)
+			t.Errorf("%s: %s; want strings.Contains(w.Body.String(), `\"level\":\"`+level+`\"`) = (i >= 3)", level, w.Body)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestDialogsHaveTiers(t *testing.T) {
 		{"", "Your favourite colour", decide.Undecided},
 	} {
 		if got := decide.OfDialog(c.kind, c.text); got != c.want {
-			t.Errorf("%s %q: %q", c.kind, c.text, got)
+			t.Errorf("%s %q: %q; want got = %v", c.kind, c.text, got, c.want)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestTurnsHaveTiers(t *testing.T) {
 		"I was building something": decide.Undecided,
 	} {
 		if got := decide.OfTurn(text); got != want {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: %q; want got = %v", text, got, want)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestASmallModelsTierIsReadWithCare(t *testing.T) {
 		strings.Repeat("}{", 100_000):                decide.Creative,
 	} {
 		if got := decide.ReadTier(text); got != want {
-			t.Errorf("%.40q: %q", text, got)
+			t.Errorf("%.40q: %q; want got = %v", text, got, want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestAPullRequestEndsATask(t *testing.T) {
 		"I will create a pull request":                        false,
 	} {
 		if got := decide.Proposed(text); got != want {
-			t.Errorf("%q: %t", text, got)
+			t.Errorf("%q: %t; want got = %v", text, got, want)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestStatusLinesAreNotTurns(t *testing.T) {
 		"Paris":                                 false,
 	} {
 		if got := decide.Animated(text); got != want {
-			t.Errorf("%q: %t", text, got)
+			t.Errorf("%q: %t; want got = %v", text, got, want)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestQuestionsToTheUserAreSeen(t *testing.T) {
 		"yes": false,
 	} {
 		if got := decide.AsksUser(text); got != want {
-			t.Errorf("%q: %t", text, got)
+			t.Errorf("%q: %t; want got = %v", text, got, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestPathsOutsideAreFound(t *testing.T) {
 		"rm -rf / now":                        "/",
 	} {
 		if got := decide.Outside(text, roots); got != want {
-			t.Errorf("%q: %q, not %q", text, got, want)
+			t.Errorf("%q: %q, not %q; want got = %v", text, got, want, want)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestAnAnswerThatLeadsOutsideIsReplaced(t *testing.T) {
 	} {
 		got, replaced := decide.Guarded(c.dialog, c.answer, c.choices, roots)
 		if got != c.want || replaced != c.replaced {
-			t.Errorf("%+v: %q %t", c, got, replaced)
+			t.Errorf("%+v: %q %t; want got = %v, replaced = %v", c, got, replaced, c.want, c.replaced)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestAPromptSaysAllAndIsBounded(t *testing.T) {
 		"ports are 80", "it is asked for", "Edit a.go?", "- No\n", `"keyDecision"`,
 	} {
 		if !strings.Contains(p, want) {
-			t.Errorf("%q is not in\n%s", want, p)
+			t.Errorf("%q is not in\n%s\nwant p with %v", want, p, want)
 		}
 	}
 	long := strings.Repeat("ß\n", 100_000)
@@ -222,11 +222,11 @@ func TestASwarmIsToldInALineForEachTask(t *testing.T) {
 		{Kind: row.ExecutionNode, AssignedLabel: "docs", Status: row.NodeBlocked},
 	})
 	if s.Total != 4 || s.Completed != 1 || s.Errored != 1 || s.Stopped != 1 || s.Tasks[0].RoomID != "r" {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Total = 4, s.Completed = 1, s.Errored = 1, s.Stopped = 1, s.Tasks[0].RoomID = "r"`, s)
 	}
 	want := "ship: 1 of 4 done, 1 failed, 1 stopped, 1 not begun.\n- api (completed): done well\n- b (error): no credit\n- ui (stopped): no result was told\n- docs (not begun)\n"
 	if got := decide.Synthesis(s); got != want {
-		t.Errorf("%q", got)
+		t.Errorf("%q; want got = %v", got, want)
 	}
 }
 

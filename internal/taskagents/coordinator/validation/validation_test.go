@@ -76,7 +76,7 @@ func TestCriteriaComeFromWhoeverSaysSo(t *testing.T) {
 		}},
 	} {
 		if diff := cmp.Diff(c.want, validation.SettleCriteria(t.Context(), c.model, "task", c.kind, c.provided, []string{"p"})); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf(`%s: %s; want diff = ""`, name, diff)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestVerdictsAreReadWithCare(t *testing.T) {
 		strings.Repeat("{", 300_000) + "}":                                  validation.Escalate,
 	} {
 		if got := validation.ReadVerdict(text); got.Verdict != want {
-			t.Errorf("%.60q: %s", text, got.Verdict)
+			t.Errorf("%.60q: %s; want got.Verdict = %v", text, got.Verdict, want)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestACustomResultIsAPassOnlyWhenItSaysSo(t *testing.T) {
 		`true`:                                                 {Prompt: "The work could not be verified: the verifier's answer has no verdict. Check that it is complete, and say again that it is done."},
 	} {
 		if diff := cmp.Diff(want, validation.ReadCustom(json.RawMessage(raw), nil)); diff != "" {
-			t.Errorf("%s: %s", raw, diff)
+			t.Errorf(`%s: %s; want diff = ""`, raw, diff)
 		}
 	}
 	if got := validation.ReadCustom(json.RawMessage(`{"verdict":"pass"}`), errors.New("it broke.")); got.Pass ||
@@ -143,7 +143,7 @@ func TestChecksFollowConventions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := validation.Conventions(elsewhere); got != nil {
-		t.Error("a link out of the folder was followed", got)
+		t.Errorf("a link out of the folder was followed %v; want got = nil", got)
 	}
 }
 
@@ -288,7 +288,8 @@ func TestWhoDecidesAndWhat(t *testing.T) {
 			c.s.Workdir, c.s.ThreadID, c.s.SessionID = dir, "thr", "ses"
 			r := validation.New(c.cfg).Validate(t.Context(), c.s)
 			if r.Outcome != c.want || r.By != c.by || !strings.Contains(r.FollowUp, c.followUp) || c.want == validation.Revise && r.FollowUp == "" {
-				t.Errorf("%+v", r)
+				t.Errorf(`%+v; want r.Outcome = %v, r.By = %v, r.FollowUp with %v, not (c.want == validation.Revise && r.FollowUp == "")`,
+					r, c.want, c.by, c.followUp)
 			}
 			raw, err := os.ReadFile(r.Path)
 			if err != nil || !strings.Contains(string(raw), `"`+string(c.want)+`"`) {
@@ -303,10 +304,10 @@ func FuzzVerdicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		v := validation.ReadVerdict(text)
 		if v.Verdict == validation.Revise && v.FollowUp == "" || v.Verdict == "" {
-			t.Errorf("%+v", v)
+			t.Errorf(`%+v; want not (v.Verdict == validation.Revise && v.FollowUp == ""), v.Verdict other than ""`, v)
 		}
 		if r := validation.ReadCustom(json.RawMessage(text), nil); !r.Pass && r.Prompt == "" {
-			t.Error("no prompt")
+			t.Error(`no prompt; want not (!r.Pass && r.Prompt == "")`)
 		}
 	})
 }

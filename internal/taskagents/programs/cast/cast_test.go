@@ -17,11 +17,12 @@ func TestRead(t *testing.T) {
 	}
 	if rec.Cols != 80 || rec.CLI != "Codex 0.1" || len(rec.Events) != 4 ||
 		rec.Events[1] != (Event{1500 * time.Millisecond, Output, "a\x1b[1mé"}) {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.Cols = 80, rec.CLI = "Codex 0.1", len(rec.Events) = 4, rec.Events[1] = (Event{1500 * `+
+			`time.Millisecond, Output, "a\x1b[1mé"})`, rec)
 	}
 	rec, err = Read(strings.NewReader(`{"version":2,"width":100,"height":30,"title":"t"}`))
 	if err != nil || rec.Cols != 100 || rec.Rows != 30 || rec.Note != "t" {
-		t.Errorf("%+v %v", rec, err)
+		t.Errorf(`%+v %v; want no error, rec.Cols = 100, rec.Rows = 30, rec.Note = "t"`, rec, err)
 	}
 }
 
@@ -63,7 +64,7 @@ func FuzzRead(f *testing.F) {
 		last := time.Duration(0)
 		for _, e := range rec.Events {
 			if e.At < last {
-				t.Fatal("time runs backwards")
+				t.Fatalf("time runs backwards; got e.At = %v; want e.At at least %v", e.At, last)
 			}
 			last = e.At
 		}

@@ -44,19 +44,19 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	w.Add(began.Add(2*time.Second), cast.Resize, []byte("100x30"))
 	w.Add(began.Add(3*time.Second), cast.Output, []byte{'a', 0xff, 'b'})
 	if err := w.Close(); err != nil || !f.closed {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, f.closed = true", err)
 	}
 	size := f.Len()
 	w.Add(began.Add(4*time.Second), cast.Output, []byte("late"))
 	if f.Len() != size {
-		t.Error("it takes more after its end")
+		t.Errorf("it takes more after its end; want f.Len() = %v", size)
 	}
 	rec, err := cast.Read(&f.Buffer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if rec.Cols != 120 || rec.Rows != 40 || rec.CLI != "claude 2.1.197" || rec.Note != "a note" {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.Cols = 120, rec.Rows = 40, rec.CLI = "claude 2.1.197", rec.Note = "a note"`, rec)
 	}
 	var printed strings.Builder
 	var rest []cast.Event
@@ -68,7 +68,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		rest = append(rest, e)
 	}
 	if printed.String() != shown {
-		t.Errorf("it printed %q", printed.String())
+		t.Errorf("it printed %q; want printed.String() = %v", printed.String(), shown)
 	}
 	want := []cast.Event{
 		{At: 1500 * time.Millisecond, Kind: cast.Input, Data: "ls\r"},
@@ -95,17 +95,17 @@ func TestARecordingThatIsFullEnds(t *testing.T) {
 				w.Add(began.Add(time.Duration(i)*time.Second), cast.Output, []byte("a line of output\r\n"))
 			}
 			if err := w.Close(); (err != nil) != c.fails {
-				t.Error(err)
+				t.Errorf("%v; want (err != nil) = %v", err, c.fails)
 			}
 			if f.Len() > limit {
-				t.Errorf("it has %d bytes", f.Len())
+				t.Errorf("it has %d bytes; want f.Len() at most %v", f.Len(), limit)
 			}
 			rec, err := cast.Read(&f.Buffer)
 			if err != nil || len(rec.Events) < 10 {
 				t.Fatalf("err = %v, want nil; rec = %+v, want len(rec.Events) at least 10", err, rec)
 			}
 			if last := rec.Events[len(rec.Events)-1]; !c.fails && (last.Kind != cast.Mark || last.Data != "end") {
-				t.Errorf("its last event is %+v", last)
+				t.Errorf(`its last event is %+v; want not (!c.fails && (last.Kind != cast.Mark || last.Data != "end"))`, last)
 			}
 		})
 	}

@@ -134,7 +134,7 @@ func TestProseDoesNotBlock(t *testing.T) {
 		s := atWork(t)
 		s.print(idle).show(claude("❯ do it\n" + prose + "\n✻ Baked for 3s")).after(settleTimeout)
 		if s.said[len(s.said)-1] != "done" || len(s.said) != 4 {
-			t.Errorf("%s: %q", prose, s.said)
+			t.Errorf(`%s: %q; want s.said[len(s.said)-1] = "done", len(s.said) = 4`, prose, s.said)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestADialogBeatsWhatTheTitleSays(t *testing.T) {
 	s := atWork(t).print(idle).show(ask).after(settleTimeout)
 	s.expect(t, "starting", "ready", "busy", "blocked:permission")
 	if b := s.Status().Blocker; b.Prompt != "Do you want to create a?" || len(b.Options) != 2 || b.Selected != 0 {
-		t.Errorf("%+v", b)
+		t.Errorf(`%+v; want b.Prompt = "Do you want to create a?", len(b.Options) = 2, b.Selected = 0`, b)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAnUnknownDialogBlocks(t *testing.T) {
 	s := ready(t).show("Fancy a new colour for the moon?\n ❯ 1. Green\n   2. Blue\n").after(settleTimeout)
 	s.expect(t, "starting", "ready", "blocked:unknown")
 	if b := s.Status().Blocker; b.Options[1] != "Blue" {
-		t.Errorf("%+v", b)
+		t.Errorf(`%+v; want b.Options[1] = "Blue"`, b)
 	}
 	s.show(claude("Welcome")).after(settleTimeout).expect(t, "starting", "ready", "blocked:unknown", "ready")
 }
@@ -164,11 +164,11 @@ func TestTheSameDialogDrawnAgainIsOne(t *testing.T) {
 	n := len(s.said)
 	s.show("\n" + strings.Replace(strings.Replace(ask, "❯ 1", "  1", 1), "  2", "❯ 2", 1)).after(settleTimeout)
 	if len(s.said) != n {
-		t.Errorf("%q", s.said)
+		t.Errorf("%q; want len(s.said) = %v", s.said, n)
 	}
 	s.show(strings.Replace(ask, "create a", "create another", 1)).after(settleTimeout)
 	if len(s.said) != n+1 {
-		t.Errorf("another question is another dialog: %q", s.said)
+		t.Errorf("another question is another dialog: %q; want len(s.said) = n + 1", s.said)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestExit(t *testing.T) {
 	one.record(one.Exit(one.now, 1, false))
 	one.expect(t, "starting", "busy", "failed:auth", "failed:exit")
 	if s.record(s.show(ask).Tick(s.now.Add(settleTimeout))); len(s.said) != 2 {
-		t.Errorf("a state after the end: %q", s.said)
+		t.Errorf("a state after the end: %q; want len(s.said) = 2", s.said)
 	}
 }
 
@@ -304,10 +304,11 @@ func TestExplainNamesEveryRule(t *testing.T) {
 	s := atWork(t).show(ask).after(100 * time.Millisecond)
 	x := s.Explain(s.now)
 	if x.Word != "busy" || x.Candidate == nil || x.Candidate.Word != "blocked:permission" || len(x.Rules) != len(s.file.Rules) {
-		t.Fatalf("%+v", x)
+		t.Fatalf(`%+v; want x.Word = "busy", x.Candidate not nil, x.Candidate.Word = "blocked:permission", len(x.Rules) = %v`,
+			x, len(s.file.Rules))
 	}
 	if x.RuleFile != "claude, revision 1, built in" || x.Remark != "" {
-		t.Errorf("%s: %s", x.RuleFile, x.Remark)
+		t.Errorf(`%s: %s; want x.RuleFile = "claude, revision 1, built in", x.Remark = ""`, x.RuleFile, x.Remark)
 	}
 	if other := New(s.file, "99.1", s.screen).Explain(s.now); !strings.Contains(other.Remark, "99.1") {
 		t.Errorf(`other.Remark = %q, want it to contain "99.1"`, other.Remark)
@@ -315,17 +316,17 @@ func TestExplainNamesEveryRule(t *testing.T) {
 	won := 0
 	for _, r := range x.Rules {
 		if r.Why == "" || r.Won && !r.Matched {
-			t.Errorf("%+v", r)
+			t.Errorf(`%+v; want r.Why other than "", not (r.Won && !r.Matched)`, r)
 		}
 		if r.Won {
 			won++
 		}
 	}
 	if won != 1 || len(x.Evidence) == 0 || x.Quiet {
-		t.Errorf("%d rules won; evidence %+v", won, x.Evidence)
+		t.Errorf("%d rules won; evidence %+v; want won = 1, len(x.Evidence) other than 0, x.Quiet = false", won, x.Evidence)
 	}
 	if x = s.after(2 * time.Minute).Explain(s.now); !x.Quiet || x.Word != "blocked:permission" {
-		t.Errorf("quiet is not a state, but it is seen: %+v", x)
+		t.Errorf(`quiet is not a state, but it is seen: %+v; want x.Quiet = true, x.Word = "blocked:permission"`, x)
 	}
 }
 
@@ -355,7 +356,8 @@ func TestMovesAreLegal(t *testing.T) {
 		check := func(changes []Change) {
 			for _, c := range changes {
 				if c.From.Word() != last.Word() || !Allowed(c.From.State, c.To.State) || c.From.same(c.To) {
-					t.Fatalf("seed %d: after %s a move from %s to %s", seed, last.Word(), c.From.Word(), c.To.Word())
+					t.Fatalf("seed %d: after %s a move from %s to %s; want c.From.Word() = last.Word(), Allowed(c.From.State, "+
+						"c.To.State), not c.From.same(c.To)", seed, last.Word(), c.From.Word(), c.To.Word())
 				}
 				last = c.To
 			}
@@ -389,16 +391,16 @@ func TestAllowed(t *testing.T) {
 	for _, to := range allStates() {
 		for _, from := range []State{Stopped, Error} {
 			if Allowed(from, to) {
-				t.Errorf("%s moves to %s", from, to)
+				t.Errorf("%s moves to %s; want not Allowed(from, to)", from, to)
 			}
 		}
 		if to != Starting && to != Stopping && to != Error && Allowed(Pending, to) {
-			t.Errorf("pending moves to %s", to)
+			t.Errorf("pending moves to %s; want not (to != Starting && to != Stopping && to != Error && Allowed(Pending, to))", to)
 		}
 	}
 	for _, bad := range [][2]State{{Ready, Starting}, {Busy, Pending}, {Stopping, Ready}, {Ready, Stopped}} {
 		if Allowed(bad[0], bad[1]) {
-			t.Errorf("%s moves to %s", bad[0], bad[1])
+			t.Errorf("%s moves to %s; want not Allowed(bad[0], bad[1])", bad[0], bad[1])
 		}
 	}
 }
@@ -419,10 +421,10 @@ func FuzzDetector(f *testing.F) {
 		}
 		s.after(settleTimeout)
 		if len(s.typedText()) > maxTyped {
-			t.Fatal("what was typed is kept without bounds")
+			t.Fatalf("what was typed is kept without bounds; want len(s.typedText()) at most %v", maxTyped)
 		}
 		if fmt.Sprint(s.Explain(s.now)) == "" {
-			t.Fatal("nothing is explained")
+			t.Fatal(`nothing is explained; want fmt.Sprint(s.Explain(s.now)) other than ""`)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func recordings(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../term/testdata/casts/*.cast")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d recordings: %v", len(files), err)
+		t.Fatalf("%d recordings: %v; want no error, len(files) other than 0", len(files), err)
 	}
 	return files
 }
@@ -43,7 +43,7 @@ func load(t testing.TB, name string) (*cast.Recording, *File, Subject) {
 	}
 	file, remark := rules(t, subject)
 	if remark != "" {
-		t.Errorf("%s: %s", name, remark)
+		t.Errorf(`%s: %s; want remark = ""`, name, remark)
 	}
 	return rec, file, subject
 }
@@ -96,18 +96,18 @@ func check(t *testing.T, rec *cast.Recording, file *File, steps []ReplayStep) {
 		got = append(got, s.To)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("marks and states differ (-mark +state):\n%s\n%+v", diff, steps)
+		t.Errorf("marks and states differ (-mark +state):\n%s\n%+v\nwant diff = \"\"", diff, steps)
 		return
 	}
 	allow := max(float64(file.ReadyMS)/1000, 1.5) + 1
 	for i, m := range all {
 		if d := steps[i].T - m.t; math.Abs(d) > allow {
-			t.Errorf("%s is announced at %.3f s, its mark is at %.3f s", m.word, steps[i].T, m.t)
+			t.Errorf("%s is announced at %.3f s, its mark is at %.3f s; want math.Abs(d) at most %v", m.word, steps[i].T, m.t, allow)
 		}
 	}
 	for _, s := range steps[1:] {
 		if len(s.Evidence) == 0 {
-			t.Errorf("%s has no evidence", s.To)
+			t.Errorf("%s has no evidence; want len(s.Evidence) other than 0", s.To)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestCutsDoNotMatter(t *testing.T) {
 				cut := *rec
 				cut.Events = chop(rec.Events, rand.New(rand.NewPCG(seed, 8)), 0)
 				if diff := cmp.Diff(words(whole), words(run(t, &cut, file, subject.Version))); diff != "" {
-					t.Errorf("seed %d: (-whole +cut)\n%s", seed, diff)
+					t.Errorf("seed %d: (-whole +cut)\n%s\nwant diff = \"\"", seed, diff)
 				}
 			}
 		})
@@ -177,14 +177,14 @@ func TestTheScreenAloneSuffices(t *testing.T) {
 			all := marks(rec)
 			steps := run(t, rec, file, subject.Version)
 			if last := all[len(all)-1].word; steps[len(steps)-1].To != last {
-				t.Errorf("the last state is %s and its mark %s", steps[len(steps)-1].To, last)
+				t.Errorf("the last state is %s and its mark %s; want steps[len(steps)-1].To = %v", steps[len(steps)-1].To, last, last)
 			}
 			for _, s := range steps {
 				for len(all) > 0 && all[0].word != s.To {
 					all = all[1:]
 				}
 				if len(all) == 0 {
-					t.Fatalf("%s is not marked there: %+v", s.To, steps)
+					t.Fatalf("%s is not marked there: %+v; want len(all) other than 0", s.To, steps)
 				}
 				all = all[1:]
 			}

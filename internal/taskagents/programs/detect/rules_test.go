@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 		"bash": programs.Shell, "aider": programs.Aider, "hermes": programs.Hermes, "": "", "claud": "", "zsh": "",
 	} {
 		if got, ok := programs.Normalise(text); got != want || ok != (want != "") {
-			t.Errorf("%q is %q", text, got)
+			t.Errorf(`%q is %q; want got = %v, ok = (want != "")`, text, got, want)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestEveryProgramOfTheTableHasRules(t *testing.T) {
 			continue
 		}
 		if f := builtIn(t, n.Name); len(f.Rules) == 0 || f.Display == "" {
-			t.Errorf("%s: %+v", n.Name, f)
+			t.Errorf(`%s: %+v; want len(f.Rules) other than 0, f.Display other than ""`, n.Name, f)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestPick(t *testing.T) {
 		}
 	}
 	if _, _, err := Pick(files, programs.Claude, "1"); err == nil {
-		t.Error("a file for another program was picked")
+		t.Error("a file for another program was picked; want an error")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestTheDocumentedFileIsRead(t *testing.T) {
 	_, text, _ := strings.Cut(string(page), "```json\n")
 	text, _, _ = strings.Cut(text, "```")
 	if f, err := Read("page", []byte(text)); err != nil || len(f.Rules) != 4 {
-		t.Error(err)
+		t.Errorf("%v; want no error, len(f.Rules) = 4", err)
 	}
 }
 
@@ -158,13 +158,13 @@ func TestAFolderStandsBeforeOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, _, err := Pick(files, programs.Codex, "1.2.3"); err != nil || f.Revision != 3 || f.Source != dir {
-		t.Errorf("%+v %v", f, err)
+		t.Errorf("%+v %v; want no error, f.Revision = 3, f.Source = %v", f, err, dir)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "broken.json") {
-		t.Error(err)
+		t.Errorf(`%v; want an error, err.Error() with "broken.json"`, err)
 	}
 	if _, err := Load(filepath.Join(dir, "none")); err != nil {
 		t.Error(err)
@@ -223,11 +223,11 @@ func TestReverseVideoSelects(t *testing.T) {
 	s.Inverse = []bool{false, false, false, true, false, false, false}
 	d := Look(&File{}, s).Dialog
 	if d == nil || d.Selected != 1 || len(d.Options) != 3 {
-		t.Fatalf("%+v", d)
+		t.Fatalf("%+v; want d not nil, d.Selected = 1, len(d.Options) = 3", d)
 	}
 	s.Inverse[2] = true
 	if d := Look(&File{}, s).Dialog; d != nil {
-		t.Errorf("two are selected: %+v", d)
+		t.Errorf("two are selected: %+v; want d = nil", d)
 	}
 }
 
@@ -235,10 +235,10 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	a := Fingerprint("permission", "Retry in 3 s?", []string{"Yes", "No"})
 	if b := Fingerprint("permission", "Retry in 2 s?", []string{"Yes", "No"}); a != b {
-		t.Error("digits count")
+		t.Errorf("digits count; got a = %v; want a = %v", a, b)
 	}
 	if b := Fingerprint("permission", "Retry in 3 s?", []string{"Yes"}); a == b {
-		t.Error("labels do not count")
+		t.Errorf("labels do not count; got a = %v; want a other than %v", a, b)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestRegions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.String() != region {
-			t.Errorf("%s is written %s", region, r)
+			t.Errorf("%s is written %s; want r.String() = %v", region, r, region)
 		}
 		if diff := cmp.Diff(want, v.region(r).lines); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", region, diff)
@@ -279,7 +279,7 @@ func TestAURLOverSeveralRows(t *testing.T) {
 	for _, got := range v.Match("") {
 		if got.Matched && got.Rule.State == "authenticating" {
 			if _, _, _, url := v.Question(got.Rule); url != "https://x.example/?"+part+part+"end=1" {
-				t.Errorf("the URL is %q", url)
+				t.Errorf(`the URL is %q; want url = "https://x.example/?" + part + part + "end=1"`, url)
 			}
 			return
 		}
@@ -315,12 +315,12 @@ func FuzzLook(f *testing.F) {
 		v := Look(files[int(which)%len(files)], s)
 		for _, m := range v.Match("1.2.3") {
 			if len([]rune(m.Text)) > 200 {
-				t.Fatalf("%d runes of evidence", len(m.Text))
+				t.Fatalf("%d runes of evidence; want len([]rune(m.Text)) at most 200", len(m.Text))
 			}
 			v.Question(m.Rule)
 		}
 		if d := v.Dialog; d != nil && (len(d.Options) < 2 || d.Selected < 0 || d.Selected >= len(d.Options)) {
-			t.Fatalf("%+v", d)
+			t.Fatalf("%+v; want not (d != nil && (len(d.Options) < 2 || d.Selected < 0 || d.Selected >= len(d.Options)))", d)
 		}
 		v.Holds(title)
 		v.Submitted(title)

@@ -59,7 +59,7 @@ func (m *machine) check(name programs.Name) preflight.Result {
 		},
 	})
 	if len(all) != len(programs.All()) {
-		m.t.Fatalf("%d programs", len(all))
+		m.t.Fatalf("%d programs; want len(all) = len(programs.All())", len(all))
 	}
 	for _, r := range all {
 		if r.Adapter == name {
@@ -146,7 +146,7 @@ func TestAccounts(t *testing.T) {
 			tt.prepare(m)
 			got := m.check(tt.of)
 			if !got.Installed || got.Version != tt.version || got.Error != "" || got.InstallCommand != "" {
-				t.Errorf("%+v", got)
+				t.Errorf(`%+v; want got.Installed = true, got.Version = %v, got.Error = "", got.InstallCommand = ""`, got, tt.version)
 			}
 			if diff := cmp.Diff(tt.want, got.Auth); diff != "" {
 				t.Errorf("diff (-want +got):\n%s", diff)
@@ -161,7 +161,7 @@ func TestAUserWithoutAHomeCanAskToo(t *testing.T) {
 	m.home = filepath.Join(m.home, "nowhere")
 	m.program("codex", `[ "$1" = --version ] && echo 0.1.2 && exit; echo "Not logged in"`)
 	if got := m.check(programs.Codex); got.Version != "0.1.2" || got.Auth.Status != preflight.Unauthenticated {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Version = "0.1.2", got.Auth.Status = preflight.Unauthenticated`, got)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 			m.wait = tt.wait
 			m.program("codex", tt.script)
 			if got := m.check(programs.Codex); !got.Installed || !strings.Contains(got.Error, tt.says) || got.Auth.Status != preflight.Unknown {
-				t.Errorf("%+v", got)
+				t.Errorf("%+v; want got.Installed = true, got.Error with %v, got.Auth.Status = preflight.Unknown", got, tt.says)
 			}
 		})
 	}
@@ -196,6 +196,6 @@ func TestProgramsSeeNothingOfOurEnvironment(t *testing.T) {
 	m.check(programs.Codex)
 	seen, err := os.ReadFile(filepath.Join(m.home, "seen"))
 	if err != nil || strings.Contains(string(seen), "secret") || !strings.Contains(string(seen), "HOME="+m.home) {
-		t.Errorf("%v: %s", err, seen)
+		t.Errorf(`%v: %s; want no error, string(seen) without "secret", string(seen) with "HOME=" + m.home`, err, seen)
 	}
 }

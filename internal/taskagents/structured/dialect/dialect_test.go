@@ -56,11 +56,12 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 		d := opened(t, name)
 		s := handleLine(t, d, c.ask)
 		if len(s.Told) != 1 || s.Told[0].Kind != dialect.Asked {
-			t.Fatalf("%s: %+v", name, s)
+			t.Fatalf("%s: %+v; want len(s.Told) = 1, s.Told[0].Kind = dialect.Asked", name, s)
 		}
 		q := s.Told[0].Question
 		if q.Type != "question" || q.Prompt != "Which?" || strings.Join(q.Labels(), "|") != "Red|Blue|Do not answer" {
-			t.Errorf("%s: %+v", name, q)
+			t.Errorf(`%s: %+v; want q.Type = "question", q.Prompt = "Which?", strings.Join(q.Labels(), "|") = "Red|Blue|Do not answer"`,
+				name, q)
 		}
 		if out := d.Fill(q, map[string][]string{q.Form[0].ID: {"Red"}}).Out; len(out) != 1 || !strings.Contains(string(out[0]), c.first) {
 			t.Errorf("%s: Red is answered by %s, want %s in it", name, out, c.first)
@@ -94,7 +95,7 @@ func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 	}
 	q = handleLine(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
 	if string(q.Input) != `{"changes":[],"paths":[]}` {
-		t.Errorf("of a change that is not known: %s", q.Input)
+		t.Errorf(`of a change that is not known: %s; want string(q.Input) = "{\"changes\":[],\"paths\":[]}"`, q.Input)
 	}
 }
 
@@ -110,7 +111,7 @@ func TestThreadsAndHelpersThatAreNotOursAreNotHeard(t *testing.T) {
 		d := opened(t, name)
 		for _, l := range lines {
 			if s := handleLine(t, d, l); len(s.Told)+len(s.Out) != 0 {
-				t.Errorf("%s: %+v", name, s)
+				t.Errorf("%s: %+v; want len(s.Told) + len(s.Out) = 0", name, s)
 			}
 		}
 	}
@@ -145,7 +146,8 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 		d.Say("text", false)
 		s := handleLine(t, d, c.line)
 		if end := s.Told[len(s.Told)-1]; end.Kind != dialect.Ended || end.Phase != c.want {
-			t.Errorf("%s: %s ends with %+v, and should with %s", c.name, c.line, end, c.want)
+			t.Errorf("%s: %s ends with %+v, and should with %s; want end.Kind = dialect.Ended, end.Phase = %v",
+				c.name, c.line, end, c.want, c.want)
 		}
 	}
 }
@@ -164,7 +166,7 @@ func TestTheLastMessageIsWhatATurnEndsWith(t *testing.T) {
 	}
 	s := handleLine(t, d, `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`)
 	if end := s.Told[len(s.Told)-1]; end.Text != "All done." {
-		t.Errorf("it ends with %+v", end)
+		t.Errorf(`it ends with %+v; want end.Text = "All done."`, end)
 	}
 	if _, ok := d.Say("more", true); ok {
 		t.Error("a text was said in the middle of a turn, for which the protocol has no way")

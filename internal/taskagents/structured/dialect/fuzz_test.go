@@ -48,17 +48,19 @@ func converse(f *testing.F, name programs.Name, file string) {
 		check = func(s dialect.Step) {
 			for _, out := range s.Out {
 				if !json.Valid(out) || bytes.ContainsRune(out, '\n') {
-					t.Fatalf("it sends %q", out)
+					t.Fatalf(`it sends %q; want json.Valid(out), not bytes.ContainsRune(out, '\n')`, out)
 				}
 			}
 			for _, one := range s.Told {
 				if len(one.Text) > 1<<20 || len(one.Token) > 512 || len(one.Tool) > 300 {
-					t.Fatalf("it tells %.300v", one)
+					t.Fatalf("it tells %.300v; want len(one.Text) at most 1 << 20, len(one.Token) at most 512, len(one.Tool) at most 300",
+						one)
 				}
 				if one.Kind == dialect.Asked {
 					q := one.Question
 					if len(q.Options) == 0 || len(q.Options) > dialect.MaxOptions+1 || !json.Valid(q.Input) && q.Type == "permission" {
-						t.Fatalf("it asks %+v", q)
+						t.Fatalf("it asks %+v; want len(q.Options) other than 0, len(q.Options) at most dialect.MaxOptions + 1, "+
+							`not (!json.Valid(q.Input) && q.Type == "permission")`, q)
 					}
 					for i := range q.Options {
 						check(d.Answer(q, i, "why"))
@@ -73,7 +75,7 @@ func converse(f *testing.F, name programs.Name, file string) {
 		for i, line := range bytes.Split(data, []byte("\n")) {
 			s, err := d.HandleLine(line)
 			if err != nil && len(s.Out)+len(s.Told) > 0 {
-				t.Fatalf("an error with %+v", s)
+				t.Fatalf("an error with %+v; want not (err != nil && len(s.Out)+len(s.Told) > 0)", s)
 			}
 			check(s)
 			if i%5 == 4 {

@@ -44,7 +44,7 @@ func TestColumnNames(t *testing.T) {
 			got = append(got, c.Name())
 		}
 		if diff := cmp.Diff(want[r.Table()], strings.Join(got, ", ")); diff != "" {
-			t.Errorf("%s: %s", r.Table(), diff)
+			t.Errorf(`%s: %s; want diff = ""`, r.Table(), diff)
 		}
 		delete(want, r.Table())
 	}
@@ -61,7 +61,7 @@ func TestTheWireHasTheColumns(t *testing.T) {
 		typ := reflect.TypeOf(r).Elem()
 		columns := r.Columns()
 		if typ.NumField() != len(columns) {
-			t.Errorf("%s has %d fields and %d columns", typ, typ.NumField(), len(columns))
+			t.Errorf("%s has %d fields and %d columns; want typ.NumField() = %v", typ, typ.NumField(), len(columns), len(columns))
 			continue
 		}
 		for i, c := range columns {
@@ -77,7 +77,7 @@ func TestTheWireHasTheColumns(t *testing.T) {
 				want = "-"
 			}
 			if got, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ","); got != want {
-				t.Errorf("%s.%s is %q on the wire, not %q", typ, typ.Field(i).Name, got, want)
+				t.Errorf("%s.%s is %q on the wire, not %q; want got = %v", typ, typ.Field(i).Name, got, want, want)
 			}
 		}
 	}
@@ -188,17 +188,17 @@ func TestWhatNoColumnTakes(t *testing.T) {
 		},
 	} {
 		if err := Clean(one.r); capability.CodeOf(err) != one.code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = %v", name, err, one.code)
 		}
 	}
 	s := session(func(s *Session) {
 		s.Label, s.Metadata, s.RegisteredAt = "a\x00\xffb\xed\xa0\x80", nil, 1
 	}).(*Session)
 	if err := Clean(s); err != nil || s.Label != "a\uFFFD\uFFFDb\uFFFD" || string(s.Metadata) != "{}" {
-		t.Errorf("%v %q %s", err, s.Label, s.Metadata)
+		t.Errorf(`%v %q %s; want no error, s.Label = "a\uFFFD\uFFFDb\uFFFD", string(s.Metadata) = "{}"`, err, s.Label, s.Metadata)
 	}
 	if t1 := Millis(0).Time(); !t1.IsZero() || At(t1) != 0 {
-		t.Error("no time is one")
+		t.Error("no time is one; want t1.IsZero(), At(t1) = 0")
 	}
 }
 
@@ -206,7 +206,7 @@ func TestDepthCountsWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{`1`: 0, `{}`: 1, `[[],[[]]]`: 3, `{"a":"[[[["}`: 1, `["\"[[",{"b\\":[]}]`: 3} {
 		if got := depth([]byte(text)); got != want {
-			t.Errorf("%s: %d", text, got)
+			t.Errorf("%s: %d; want got = %v", text, got, want)
 		}
 	}
 }
@@ -217,13 +217,14 @@ func TestMetadataIsReadAndReplaced(t *testing.T) {
 	is := WithMeta(WithMeta(was, "k", `"ü`), "new", "x")
 	if Meta(is, "k") != `"ü` || Meta(is, "new") != "x" || Meta(is, "n") != "" || Meta(is, "none") != "" ||
 		string(was) != `{"n":1.10,"k":"v"}` || !strings.Contains(string(is), "1.10") {
-		t.Errorf("%s", is)
+		t.Errorf(`%s; want Meta(is, "k") = "\"ü", Meta(is, "new") = "x", Meta(is, "n") = "", Meta(is, "none") = "", `+
+			`string(was) = "{\"n\":1.10,\"k\":\"v\"}", string(is) with "1.10"`, is)
 	}
 	if got := WithMeta(is, "k", ""); strings.Contains(string(got), `"k"`) {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want string(got) without "\"k\""`, got)
 	}
 	if got := WithMeta(nil, "k", ""); string(got) != "{}" || Meta(nil, "k") != "" {
-		t.Errorf("%s", got)
+		t.Errorf(`%s; want string(got) = "{}", Meta(nil, "k") = ""`, got)
 	}
 }
 

@@ -86,7 +86,8 @@ func aPlan(t *testing.T, w *world) {
 	}
 	if d.Nodes[0].Priority != 100 || d.Nodes[1].Priority != 10 || d.Nodes[1].ParentNodeID != d.Nodes[0].ID || d.Nodes[2].Sequence != 2 ||
 		string(d.Nodes[1].AcceptanceCriteria) != `["tests pass"]` {
-		t.Errorf("%+v", d.Nodes)
+		t.Errorf("%+v; want d.Nodes[0].Priority = 100, d.Nodes[1].Priority = 10, d.Nodes[1].ParentNodeID = d.Nodes[0].ID, "+
+			`d.Nodes[2].Sequence = 2, string(d.Nodes[1].AcceptanceCriteria) = "[\"tests pass\"]"`, d.Nodes)
 	}
 	var edges []string
 	for _, x := range d.Dependencies {
@@ -100,7 +101,8 @@ func aPlan(t *testing.T, w *world) {
 	}
 	if len(d.Mailbox) != 2 || d.Mailbox[1].Recipient != "b" || d.Mailbox[1].Body != "same names everywhere" ||
 		d.Mailbox[0].DeliveryState != row.MailPending {
-		t.Errorf("%+v", d.Mailbox)
+		t.Errorf(`%+v; want len(d.Mailbox) = 2, d.Mailbox[1].Recipient = "b", d.Mailbox[1].Body = "same names everywhere", `+
+			"d.Mailbox[0].DeliveryState = row.MailPending", d.Mailbox)
 	}
 	if diff := cmp.Diff([]string{row.TaskCreated}, kinds(d.Events)); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -116,10 +118,10 @@ func aPlan(t *testing.T, w *world) {
 		Parts:  []threads.Part{{Title: "a", DependsOn: []int{1}}, {Title: "b", DependsOn: []int{0}}},
 	})
 	if reason(err) != "invalid_plan" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_plan"`, err)
 	}
 	if _, err := w.Create(t.Context(), threads.Plan{Thread: row.Thread{Title: "x"}}); reason(err) != "invalid_plan" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_plan"`, err)
 	}
 	if n := must(w.Count(t.Context(), threads.Filter{}))(t); n != 1 {
 		t.Errorf("must(w.Count(t.Context(), threads.Filter{})) = %v, want 1", n)
@@ -131,14 +133,16 @@ func aLife(t *testing.T, w *world) {
 	id, node := c.Thread.ID, c.Nodes[1].ID
 	m := w.begin(t, id, "pty-1-a", node)
 	if m.Thread.Status != row.ThreadActive || m.Nodes[1].Status != row.NodeClaimed || m.Nodes[1].AssignedSessionID != "pty-1-a" {
-		t.Errorf("%+v", m)
+		t.Errorf("%+v; want m.Thread.Status = row.ThreadActive, m.Nodes[1].Status = row.NodeClaimed, "+
+			`m.Nodes[1].AssignedSessionID = "pty-1-a"`, m)
 	}
 	m = must(w.UpdateSession(t.Context(), "pty-1-a", func(s *row.Session) {
 		s.TaskDelivered, s.LastInputSentAt, s.ThreadID, s.DecisionCount = true, row.At(at(99)), "another", 77
 	}))(t)
 	if s, _ := m.Session("pty-1-a"); m.Nodes[1].Status != row.NodeRunning || s.ThreadID != id || s.DecisionCount != 0 ||
 		s.LastInputSentAt != row.At(at(99)) {
-		t.Errorf("%+v", m)
+		t.Errorf("%+v; want m.Nodes[1].Status = row.NodeRunning, s.ThreadID = %v, s.DecisionCount = 0, s.LastInputSentAt = row.At(at(99))",
+			m, id)
 	}
 	job := must(w.StartJob(t.Context(), row.VerifierJob{ThreadID: id, NodeID: node, VerifierType: "model", Title: "look"}))(t)
 	for _, step := range []struct {
@@ -158,18 +162,21 @@ func aLife(t *testing.T, w *world) {
 		m := w.to(t, "pty-1-a", step.status)
 		d := w.detail(t, id)
 		if m.Thread.Status != step.thread || d.Status != step.thread || d.Nodes[1].Status != step.node || d.Claims[0].Status != step.claim {
-			t.Errorf("%s: thread %s %s, node %s, claim %s", step.status, m.Thread.Status, d.Status, d.Nodes[1].Status, d.Claims[0].Status)
+			t.Errorf("%s: thread %s %s, node %s, claim %s; want m.Thread.Status = %v, d.Status = %v, d.Nodes[1].Status = %v, "+
+				"d.Claims[0].Status = %v", step.status, m.Thread.Status, d.Status, d.Nodes[1].Status, d.Claims[0].Status, step.thread,
+				step.thread, step.node, step.claim)
 		}
 		if d.Status.Closed() == d.ClosedAt.IsZero() || step.status.Live() != (d.Sessions[0].StoppedAt == 0) {
-			t.Errorf("%s: closed %v, stopped %v", step.status, d.ClosedAt, d.Sessions[0].StoppedAt)
+			t.Errorf("%s: closed %v, stopped %v; want d.Status.Closed() other than d.ClosedAt.IsZero(), step.status.Live() = "+
+				"(d.Sessions[0].StoppedAt == 0)", step.status, d.ClosedAt, d.Sessions[0].StoppedAt)
 		}
 	}
 	m = must(w.EndJob(t.Context(), id, job.ID, row.JobPassed, "fine"))(t)
 	if m.Nodes[0].Status != row.NodeCompleted || m.Nodes[0].CompletedAt.IsZero() {
-		t.Errorf("the goal: %+v", m.Nodes[0])
+		t.Errorf("the goal: %+v; want m.Nodes[0].Status = row.NodeCompleted, not m.Nodes[0].CompletedAt.IsZero()", m.Nodes[0])
 	}
 	if _, err := w.EndJob(t.Context(), id, job.ID, row.JobFailed, ""); reason(err) != threads.ReasonState {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonState", err)
 	}
 	want := []string{
 		row.TaskCreated, row.SessionRegistered, row.TaskStatusChanged, row.SessionUpdated, row.ValidationStarted,
@@ -184,7 +191,7 @@ func aLife(t *testing.T, w *world) {
 	before := len(w.detail(t, id).Events)
 	must(w.UpdateSession(t.Context(), "pty-1-a", func(s *row.Session) { s.LastActivityAt++ }))(t)
 	if after := len(w.detail(t, id).Events); after != before {
-		t.Error("activity alone is an event")
+		t.Errorf("activity alone is an event; got after = %v; want after = %v", after, before)
 	}
 }
 
@@ -198,14 +205,14 @@ func aRecovery(t *testing.T, w *world) {
 		ThreadID: id, Node: c.Nodes[2].ID,
 		Session: row.Session{SessionID: "pty-0"},
 	}); reason(err) != threads.ReasonState {
-		t.Error("a node was claimed that waits", err)
+		t.Errorf("a node was claimed that waits %v; want reason(err) = threads.ReasonState", err)
 	}
 	w.begin(t, id, "pty-1", c.Nodes[1].ID)
 	if _, err := w.Register(t.Context(), threads.Registration{
 		ThreadID: id, Node: c.Nodes[1].ID,
 		Session: row.Session{SessionID: "pty-2"},
 	}); reason(err) != threads.ReasonState {
-		t.Error("a node was claimed twice", err)
+		t.Errorf("a node was claimed twice %v; want reason(err) = threads.ReasonState", err)
 	}
 	m := w.to(t, "pty-1", row.SessionError)
 	if diff := cmp.Diff([]row.NodeStatus{row.NodeFailed, row.NodeFailed, row.NodeBlocked}, statuses(m.Nodes)); diff != "" {
@@ -218,7 +225,7 @@ func aRecovery(t *testing.T, w *world) {
 	}
 	if _, err := w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = row.SessionActive }); reason(
 		err) != threads.ReasonState {
-		t.Error("what was replaced lives", err)
+		t.Errorf("what was replaced lives %v; want reason( err) = threads.ReasonState", err)
 	}
 	m = must(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Metadata = nil }))(t)
 	if s, _ := m.Session("pty-1"); row.Meta(s.Metadata, row.ReplacedBy) != "pty-2" || row.Meta(s.Metadata, row.Gateway) != "g1" {
@@ -226,24 +233,26 @@ func aRecovery(t *testing.T, w *world) {
 	}
 	m = w.to(t, "pty-2", row.SessionCompleted)
 	if m.Thread.Status != row.ThreadDone || m.Nodes[0].Status != row.NodePlanned || m.Nodes[2].Status != row.NodeReady {
-		t.Errorf("%s %v", m.Thread.Status, statuses(m.Nodes))
+		t.Errorf("%s %v; want m.Thread.Status = row.ThreadDone, m.Nodes[0].Status = row.NodePlanned, m.Nodes[2].Status = row.NodeReady",
+			m.Thread.Status, statuses(m.Nodes))
 	}
 	m = w.begin(t, id, "pty-3", c.Nodes[2].ID)
 	m = w.to(t, "pty-3", row.SessionCompleted)
 	if m.Thread.Status != row.ThreadDone || m.Nodes[0].Status != row.NodeCompleted {
-		t.Errorf("%s %v", m.Thread.Status, statuses(m.Nodes))
+		t.Errorf("%s %v; want m.Thread.Status = row.ThreadDone, m.Nodes[0].Status = row.NodeCompleted",
+			m.Thread.Status, statuses(m.Nodes))
 	}
 	if _, err := w.Register(t.Context(), threads.Registration{
 		ThreadID: id, Replaces: []string{"pty-1"},
 		Session: row.Session{SessionID: "pty-4"},
 	}); reason(err) != threads.ReasonState {
-		t.Error("replaced twice", err)
+		t.Errorf("replaced twice %v; want reason(err) = threads.ReasonState", err)
 	}
 	// A live one is ended by being replaced, and its claim released.
 	w.begin(t, id, "pty-5", "")
 	m = w.begin(t, id, "pty-6", "", "pty-5")
 	if s, _ := m.Session("pty-5"); s.Status != row.SessionStopped || s.StoppedAt == 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.Status = row.SessionStopped, s.StoppedAt other than 0", s)
 	}
 }
 
@@ -255,7 +264,7 @@ func controls(t *testing.T, w *world) {
 		t.Helper()
 		m := must(w.Control(t.Context(), id, control, "because"))(t)
 		if m.Thread.Status != want {
-			t.Errorf("%s: %s, not %s", control, m.Thread.Status, want)
+			t.Errorf("%s: %s, not %s; want m.Thread.Status = %v", control, m.Thread.Status, want, want)
 		}
 		return m
 	}
@@ -268,7 +277,7 @@ func controls(t *testing.T, w *world) {
 		ThreadID: id,
 		Session:  row.Session{SessionID: "pty-2"},
 	}); reason(err) != threads.ReasonState {
-		t.Error("a session began in a paused thread", err)
+		t.Errorf("a session began in a paused thread %v; want reason(err) = threads.ReasonState", err)
 	}
 	m := do(threads.Stop, row.ThreadInterrupted)
 	if state, ok := threads.TaskState(m.Thread); state != "cancelled" || !ok {
@@ -282,16 +291,16 @@ func controls(t *testing.T, w *world) {
 	do(threads.Archive, row.ThreadArchived)
 	do(threads.Archive, row.ThreadArchived)
 	if _, err := w.Control(t.Context(), id, threads.Pause, ""); reason(err) != threads.ReasonState {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonState", err)
 	}
 	if _, err := w.Control(t.Context(), id, "explode", ""); reason(err) != "invalid_operation" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_operation"`, err)
 	}
 	if d := w.detail(t, id); d.ArchivedAt.IsZero() || d.ClosedAt.IsZero() {
-		t.Errorf("%+v", d.Thread)
+		t.Errorf("%+v; want not d.ArchivedAt.IsZero(), not d.ClosedAt.IsZero()", d.Thread)
 	}
 	if m := do(threads.Reopen, row.ThreadDone); !m.Thread.ArchivedAt.IsZero() {
-		t.Errorf("%+v", m.Thread)
+		t.Errorf("%+v; want m.Thread.ArchivedAt.IsZero()", m.Thread)
 	}
 	var of []string
 	for _, e := range w.detail(t, id).Events {
@@ -316,7 +325,7 @@ func records(t *testing.T, w *world) {
 	d.Decision = row.AutoResolved
 	m := must(w.Decide(t.Context(), d))(t)
 	if s, _ := m.Session("pty-1"); s.DecisionCount != 2 || s.AutoResolvedCount != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.DecisionCount = 2, s.AutoResolvedCount = 1", s)
 	}
 	before := w.detail(t, id).UpdatedAt
 	if err := w.Record(t.Context(), row.Event{ThreadID: id, EventType: "tool_running", Summary: "s", Data: raw(`{"a":[1]}`)}); err != nil {
@@ -349,7 +358,9 @@ func records(t *testing.T, w *world) {
 	if got.Summary.Summary != "better" || string(got.CurrentPlan) != `{"steps":[1]}` || !got.LastUserTurnAt.Equal(at(500)) ||
 		got.Status != row.ThreadActive || got.OriginalRequest != "please one" ||
 		row.Meta(got.Metadata, row.ControlState) != "" || row.Meta(got.Metadata, "k") != "v" {
-		t.Errorf("%+v", got.Thread)
+		t.Errorf(`%+v; want got.Summary.Summary = "better", string(got.CurrentPlan) = "{\"steps\":[1]}", `+
+			`got.LastUserTurnAt.Equal(at(500)), got.Status = row.ThreadActive, got.OriginalRequest = "please one", `+
+			`row.Meta(got.Metadata, row.ControlState) = "", row.Meta(got.Metadata, "k") = "v"`, got.Thread)
 	}
 	if diff := cmp.Diff([]row.Artifact{a}, got.Artifacts); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -363,11 +374,13 @@ func records(t *testing.T, w *world) {
 	}
 	if got.VerifierJobs[0].Status != row.JobFailed || got.VerifierJobs[0].CompletedAt.IsZero() ||
 		string(got.VerifierJobs[0].Config) != `{"service":"s"}` {
-		t.Errorf("%+v", got.VerifierJobs)
+		t.Errorf("%+v; want got.VerifierJobs[0].Status = row.JobFailed, not got.VerifierJobs[0].CompletedAt.IsZero(), "+
+			`string(got.VerifierJobs[0].Config) = "{\"service\":\"s\"}"`, got.VerifierJobs)
 	}
 	if got.DecisionCount != 2 || got.VerifierJobCount != 1 || got.EvidenceCount != 2 || got.NodeCount != 2 || got.SessionCount != 1 ||
 		got.ActiveSessionCount != 1 || got.LatestSessionLabel != "l pty-1" {
-		t.Errorf("%+v", got.Summary)
+		t.Errorf("%+v; want got.DecisionCount = 2, got.VerifierJobCount = 1, got.EvidenceCount = 2, got.NodeCount = 2, "+
+			`got.SessionCount = 1, got.ActiveSessionCount = 1, got.LatestSessionLabel = "l pty-1"`, got.Summary)
 	}
 	few := must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldMailbox, threads.FieldTranscripts}}))(t)
 	wire := must(jsonx.Marshal(few))(t)
@@ -377,13 +390,14 @@ func records(t *testing.T, w *world) {
 	}
 	if string(members["transcripts"]) != `[]` || members["mailbox"] == nil || members["sessions"] != nil ||
 		string(members["originalRequest"]) != `"please one"` || string(members["metadata"]) == "" {
-		t.Errorf("%s", wire)
+		t.Errorf(`%s; want string(members["transcripts"]) = "[]", members["mailbox"] not nil, members["sessions"] = nil, `+
+			`string(members["originalRequest"]) = "\"please one\"", string(members["metadata"]) other than ""`, wire)
 	}
 	if _, err := w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{"secrets"}}); reason(err) != "invalid_fields" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_fields"`, err)
 	}
 	if _, err := w.Detail(t.Context(), "thr_none", threads.Selection{}); reason(err) != threads.ReasonNotFound {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonNotFound", err)
 	}
 }
 
@@ -422,7 +436,8 @@ func transcripts(t *testing.T, w *world) {
 		}
 		if row.System == r.Direction {
 			if gone.Rows != 0 || total != 0 {
-				t.Error("more than one marker, or not the first")
+				t.Errorf("more than one marker, or not the first; got gone.Rows = %v, total = %v; want gone.Rows = 0, total = 0",
+					gone.Rows, total)
 			}
 			if err := jsonx.Unmarshal(r.Metadata, &gone); err != nil {
 				t.Error(err)
@@ -431,19 +446,21 @@ func transcripts(t *testing.T, w *world) {
 		total, last = total+len(r.Content), r.Content
 	}
 	if total > threads.MaxTranscribe || total < threads.MaxTranscribe/2 || !strings.HasPrefix(last, "79 ") {
-		t.Errorf("%d bytes, the last %.10q", total, last)
+		t.Errorf("%d bytes, the last %.10q; want total at most threads.MaxTranscribe, total at least threads.MaxTranscribe / 2, "+
+			`last beginning with "79 "`, total, last)
 	}
 	if kept := len(got) - 2; gone.Rows+kept != 84 {
-		t.Errorf("%d rows are gone and %d kept of 84", gone.Rows, kept)
+		t.Errorf("%d rows are gone and %d kept of 84; want gone.Rows + kept = 84", gone.Rows, kept)
 	}
 	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 3}))(t).Transcripts; len(n) != 3 ||
 		!strings.HasPrefix(n[2].Content, "79 ") || !strings.HasPrefix(n[0].Content, "77 ") {
-		t.Error("not the newest three, in their order")
+		t.Error(`not the newest three, in their order; want len(n) = 3, n[2].Content beginning with "79 ", n[0].Content ` +
+			`beginning with "77 "`)
 	}
 	say("pty-2", said(1, row.Keys, strings.Repeat("\xff\x00", row.MaxText))) // 1.5 MiB as U+FFFD
 	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 2}))(t).Transcripts; n[1].Direction != row.Keys ||
 		!strings.HasPrefix(n[1].Content, "\uFFFD\uFFFD") {
-		t.Errorf("%.20q", n[1].Content)
+		t.Errorf(`%.20q; want n[1].Direction = row.Keys, n[1].Content beginning with "\uFFFD\uFFFD"`, n[1].Content)
 	}
 }
 
@@ -457,7 +474,7 @@ func taken(t *testing.T, w *world) {
 	}))(t)
 	list := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, NodeID: c.Nodes[2].ID, State: row.MailPending}))(t)
 	if len(list) != 2 || list[1].ID != m.ID || list[0].Subject != "task-brief" {
-		t.Errorf("%+v", list)
+		t.Errorf(`%+v; want len(list) = 2, list[1].ID = %v, list[0].Subject = "task-brief"`, list, m.ID)
 	}
 	if err := w.MoveMail(t.Context(), id, m.ID, row.MailDelivered, "pty-1"); err != nil {
 		t.Error(err)
@@ -472,7 +489,7 @@ func taken(t *testing.T, w *world) {
 	}
 	if list := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, Recipient: "agent-1", State: row.MailConsumed}))(t); len(list) != 1 ||
 		list[0].SessionID != "pty-1" || list[0].DeliveredAt.IsZero() {
-		t.Errorf("%+v", list)
+		t.Errorf(`%+v; want len(list) = 1, list[0].SessionID = "pty-1", not list[0].DeliveredAt.IsZero()`, list)
 	}
 	p := row.PendingDecision{
 		SessionID: "pty-1", PromptText: "really?", RecentOutput: "…", LLMDecision: raw(`{"action":"respond"}`),
@@ -486,12 +503,12 @@ func taken(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	if all := must(w.Pending(t.Context()))(t); len(all) != 1 || all[0].PromptText != "really, now?" || all[0].ThreadID != id {
-		t.Errorf("%+v", all)
+		t.Errorf(`%+v; want len(all) = 1, all[0].PromptText = "really, now?", all[0].ThreadID = %v`, all, id)
 	}
 	w.to(t, "pty-1", row.SessionInterrupted)
 	if _, err := w.TakePending(t.Context(), "pty-1", true); reason(err) != threads.ReasonGone ||
 		capability.CodeOf(err) != capability.CodeConflict {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonGone, capability.CodeOf(err) = capability.CodeConflict", err)
 	}
 	w.to(t, "pty-1", row.SessionActive)
 	var got, missed int
@@ -546,7 +563,8 @@ func restart(t *testing.T, w *world) {
 		for _, one := range list {
 			if one.Thread.ID != id || one.Thread.Status != row.ThreadWaiting || len(one.Resumable) != 1 || one.Resumable[0].SessionID != "pty-1" ||
 				one.Resumable[0].StoppedAt == 0 {
-				t.Errorf("%+v", one)
+				t.Errorf("%+v; want one.Thread.ID = %v, one.Thread.Status = row.ThreadWaiting, len(one.Resumable) = 1, "+
+					`one.Resumable[0].SessionID = "pty-1", one.Resumable[0].StoppedAt other than 0`, one, id)
 			}
 		}
 	}
@@ -560,7 +578,8 @@ func restart(t *testing.T, w *world) {
 	}
 	if d.VerifierJobs[0].ID != job.ID || d.VerifierJobs[0].Status != row.JobCanceled || len(d.PendingDecisions) != 1 ||
 		d.Nodes[1].Status != row.NodeInterrupted {
-		t.Errorf("%+v", d)
+		t.Errorf("%+v; want d.VerifierJobs[0].ID = %v, d.VerifierJobs[0].Status = row.JobCanceled, len(d.PendingDecisions) = 1, "+
+			"d.Nodes[1].Status = row.NodeInterrupted", d, job.ID)
 	}
 	n := 0
 	for _, e := range d.Events {
@@ -572,6 +591,6 @@ func restart(t *testing.T, w *world) {
 		t.Errorf("sessions were interrupted: n = %v, want 1", n)
 	}
 	if s := must(w.Session(t.Context(), "pty-9"))(t); s.Status != row.SessionBlocked {
-		t.Error("another gateway's session was interrupted")
+		t.Errorf("another gateway's session was interrupted; got s.Status = %v; want s.Status = row.SessionBlocked", s.Status)
 	}
 }

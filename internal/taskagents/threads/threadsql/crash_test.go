@@ -147,7 +147,7 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 	}
 	t.Logf("%d operations, killed %d times", total, killed)
 	if killed == 0 {
-		t.Error("nothing was killed")
+		t.Errorf("nothing was killed; got killed = %v; want killed other than 0", killed)
 	}
 }
 
@@ -187,7 +187,8 @@ func check(t *testing.T, w *world, acknowledged map[string][]string) {
 			t.Errorf("thread %s: %s", d.ID, broken)
 		}
 		if len(d.Nodes) != 3 || len(d.Dependencies) != 3 || len(d.Mailbox) != 2 {
-			t.Errorf("a thread with half a plan: %d %d %d", len(d.Nodes), len(d.Dependencies), len(d.Mailbox))
+			t.Errorf("a thread with half a plan: %d %d %d; want len(d.Nodes) = 3, len(d.Dependencies) = 3, len(d.Mailbox) = 2",
+				len(d.Nodes), len(d.Dependencies), len(d.Mailbox))
 		}
 		for _, x := range d.Sessions {
 			there["session "+x.SessionID], status[x.SessionID] = true, x.Status
@@ -204,7 +205,7 @@ func check(t *testing.T, w *world, acknowledged map[string][]string) {
 			if what == "status" {
 				pty, want, _ := strings.Cut(id, " ")
 				if status[pty] != row.SessionStatus(want) {
-					t.Errorf("%s was acknowledged as %s and is %s", pty, want, status[pty])
+					t.Errorf("%s was acknowledged as %s and is %s; want status[pty] = row.SessionStatus(want)", pty, want, status[pty])
 				}
 				continue
 			}

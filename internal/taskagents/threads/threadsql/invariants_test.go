@@ -284,12 +284,12 @@ func TestWhateverIsDoneTheInvariantsHold(t *testing.T) {
 					p.hold(t)
 				}
 				if t.Failed() {
-					t.Fatalf("after %d: %s", p.n, what)
+					t.Fatalf("after %d: %s; want not t.Failed()", p.n, what)
 				}
 			}
 			for _, what := range []string{"create", "register", "update", "control", "decide", "transcribe"} {
 				if done[what] == 0 {
-					t.Errorf("nothing did %s: %v", what, done)
+					t.Errorf("nothing did %s: %v; want done[what] other than 0", what, done)
 				}
 			}
 		})

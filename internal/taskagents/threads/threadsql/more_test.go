@@ -92,11 +92,11 @@ func filters(t *testing.T, w *world) {
 			got = append(got, s.Title)
 		}
 		if s := strings.Join(got, " "); s != one.want {
-			t.Errorf("%s: %q, not %q", one.name, s, one.want)
+			t.Errorf("%s: %q, not %q; want s = %v", one.name, s, one.want, one.want)
 		}
 		one.f.Limit = 0
 		if n := must(w.Count(t.Context(), one.f))(t); n != len(list) && one.name != "limited" {
-			t.Errorf("%s: counted as %d", one.name, n)
+			t.Errorf(`%s: counted as %d; want not (n != len(list) && one.name != "limited")`, one.name, n)
 		}
 	}
 	for _, f := range []threads.Filter{
@@ -114,11 +114,11 @@ func filters(t *testing.T, w *world) {
 	}
 	for search, want := range map[string]string{"it": "green", "self": "red", "paint": "blue", "deploy it": "green", "needle": "green"} {
 		if s := must(w.Find(t.Context(), search, ""))(t); s.Title != want {
-			t.Errorf("%q means %s, not %s", search, s.Title, want)
+			t.Errorf("%q means %s, not %s; want s.Title = %v", search, s.Title, want, want)
 		}
 	}
 	if _, err := w.Find(t.Context(), "nowhere", ""); reason(err) != threads.ReasonNotFound {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonNotFound", err)
 	}
 }
 
@@ -182,11 +182,11 @@ func hostile(t *testing.T, w *world) {
 			d.LatestSessionLabel,
 		} {
 			if got != kept {
-				t.Errorf("%q comes back as %q (%d)", s, got, j)
+				t.Errorf("%q comes back as %q (%d); want got = %v", s, got, j, kept)
 			}
 		}
 		if d.DecisionCount != 1 || e.EventType == "" {
-			t.Errorf("%+v", d.Summary)
+			t.Errorf(`%+v; want d.DecisionCount = 1, e.EventType other than ""`, d.Summary)
 		}
 		for _, f := range []threads.Filter{
 			{RoomID: s},
@@ -209,7 +209,7 @@ func hostile(t *testing.T, w *world) {
 			}
 		}
 		if mail := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, Recipient: kept}))(t); len(mail) != 2 {
-			t.Errorf("%q has %d messages", s, len(mail))
+			t.Errorf("%q has %d messages; want len(mail) = 2", s, len(mail))
 		}
 		for _, err := range []error{
 			w.MoveMail(t.Context(), id, s, row.MailConsumed, ""), second(w.Detail(t.Context(), s, threads.Selection{})),
@@ -217,7 +217,7 @@ func hostile(t *testing.T, w *world) {
 			second(w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: s + " "}})),
 		} {
 			if err == nil {
-				t.Errorf("%q is an id", s)
+				t.Errorf("%q is an id; want an error", s)
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func refused(t *testing.T, w *world) {
 		"no thread": {second(w.Control(t.Context(), "thr_none", threads.Stop, "")), capability.CodeNotFound},
 	} {
 		if capability.CodeOf(one.err) != one.code {
-			t.Errorf("%s: %v", name, one.err)
+			t.Errorf("%s: %v; want capability.CodeOf(one.err) = %v", name, one.err, one.code)
 		}
 	}
 	if diff := cmp.Diff(before, w.detail(t, id)); diff != "" {
@@ -403,7 +403,8 @@ func shared(t *testing.T, w *world) {
 	}
 	s := must(w.Share(t.Context(), id, threads.ShareRoots{Resolve: filepath.EvalSymlinks}))(t) // nothing is allowed now
 	if len(s.Targets) != 1 || s.Targets[0].Kind != threads.PreviewURL || s.Targets[0].Source != "artifact:"+d.Artifacts[0].ID {
-		t.Errorf("%+v", s.Targets)
+		t.Errorf(`%+v; want len(s.Targets) = 1, s.Targets[0].Kind = threads.PreviewURL, s.Targets[0].Source = "artifact:" + `+
+			"d.Artifacts[0].ID", s.Targets)
 	}
 }
 
@@ -441,7 +442,7 @@ func damaged(t *testing.T, w *world) {
 		}
 		set(one.value)
 		if _, err := w.Session(t.Context(), "pty-1"); reason(err) != row.ReasonDamaged {
-			t.Errorf("%s = %q: %v", one.column, one.value, err)
+			t.Errorf("%s = %q: %v; want reason(err) = row.ReasonDamaged", one.column, one.value, err)
 		}
 		set(was)
 	}
@@ -464,7 +465,7 @@ func bounds(t *testing.T, w *world) {
 		of+`'a' || i, 'x', '', '', 'u', '', '{}', 1`, threads.MaxRows)
 	if _, err := w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u"}); reason(err) != threads.ReasonFull ||
 		capability.CodeOf(err) != capability.CodeOverloaded {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonFull, capability.CodeOf(err) = capability.CodeOverloaded", err)
 	}
 	fill(`task_events`, `id, event_type, timestamp, summary, data_json, created_at`, of+`'e' || i, 'x', 1, '', '{}', 1`, threads.MaxEvents)
 	if err := w.Record(t.Context(), row.Event{ThreadID: id, EventType: "last"}); err != nil {
@@ -490,7 +491,7 @@ func bounds(t *testing.T, w *world) {
 		ThreadID: id,
 		Session:  row.Session{SessionID: "pty-more"},
 	}); reason(err) != threads.ReasonFull {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = threads.ReasonFull", err)
 	}
 	must(w.Control(t.Context(), id, threads.Resume, ""))(t) // the thread follows its new sessions
 }

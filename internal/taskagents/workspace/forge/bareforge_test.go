@@ -61,20 +61,20 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, err := r.Facts(t.Context()); err != nil || f != (Facts{DefaultBranch: "trunk", Push: true}) {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`%+v, %v; want no error, f = (Facts{DefaultBranch: "trunk", Push: true})`, f, err)
 	}
 	var all sync.WaitGroup
 	for _, b := range []string{"one", "two", "three", "four"} {
 		all.Go(func() {
 			if p, err := r.OpenPull(t.Context(), PullRequest{Title: b, Base: "trunk", Head: "feature/" + b}); err != nil || p.State != "open" {
-				t.Errorf("%+v, %v", p, err)
+				t.Errorf(`%+v, %v; want no error, p.State = "open"`, p, err)
 			}
 		})
 	}
 	all.Wait()
 	pulls, err := h.Pulls(repo)
 	if err != nil || len(pulls) != 4 {
-		t.Fatalf("%+v, %v", pulls, err)
+		t.Fatalf("%+v, %v; want no error, len(pulls) = 4", pulls, err)
 	}
 	for i, p := range pulls {
 		if p.Number != i+1 || p.Head != "feature/"+p.Title || git(t, bare, "--git-dir=.", "rev-parse",
@@ -84,7 +84,7 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 	}
 	git(t, work, "commit", "-q", "--allow-empty", "-m", "more")
 	if _, err := os.Stat(dir + "/canary"); err == nil {
-		t.Error("the hook was run")
+		t.Error("the hook was run; want an error")
 	}
 	_ = os.Remove(hook)
 	git(t, work, "push", "-q", "origin", "HEAD:feature/four")
@@ -92,11 +92,11 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 		!slices.ContainsFunc(pulls, func(o Record) bool { return o.Head == "feature/four" && o.Number == p.Number }) {
 		t.Errorf("%+v, %v", p, err)
 	} else if got := git(t, bare, "--git-dir=.", "log", "-1", "--format=%s", "refs/pull/"+string(rune('0'+p.Number))+"/head"); got != "more" {
-		t.Errorf("its ref stayed at %q", got)
+		t.Errorf(`its ref stayed at %q; want got = "more"`, got)
 	}
 	for _, p := range []PullRequest{{Base: "trunk", Head: "gone"}, {Base: "gone", Head: "feature/one"}, {Base: "trunk", Head: "--all"}} {
 		if _, err := r.OpenPull(t.Context(), p); capability.AsError(err).Reason != "forge_refused" {
-			t.Errorf("%+v: %v", p, err)
+			t.Errorf(`%+v: %v; want capability.AsError(err).Reason = "forge_refused"`, p, err)
 		}
 	}
 	// A number taken by a process that died, and files of strangers, are not pull requests.
@@ -106,12 +106,12 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 		}
 	}
 	if pulls, err := h.Pulls(repo); err != nil || len(pulls) != 4 {
-		t.Errorf("%d, %v", len(pulls), err)
+		t.Errorf("%d, %v; want no error, len(pulls) = 4", len(pulls), err)
 	}
 	if _, err := h.Open(Repo{Dir: dir}, secret.Value{}); capability.AsError(err).Reason != "repo_not_found" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "repo_not_found"`, err)
 	}
 	if _, err := r.CreateIssue(t.Context(), "x", "", nil); capability.AsError(err).Reason != "no_issues" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "no_issues"`, err)
 	}
 }

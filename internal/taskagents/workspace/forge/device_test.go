@@ -120,19 +120,20 @@ func TestDeviceFlow(t *testing.T) {
 					t.Fatalf("got %v, want reason %q", err, tt.reason)
 				}
 				if tt.reason == "" && token.Reveal() != "tok-1" {
-					t.Error("it is another token")
+					t.Error(`it is another token; want not (tt.reason == "" && token.Reveal() != "tok-1")`)
 				}
 				if tt.polls != nil && !slices.Equal(a.polls, tt.polls) {
-					t.Errorf("asked at %v", a.polls)
+					t.Errorf("asked at %v; want not (tt.polls != nil && !slices.Equal(a.polls, tt.polls))", a.polls)
 				}
 				if n := len(a.polls); n > 0 && a.polls[n-1] > 300*time.Second {
-					t.Errorf("asked after %v", a.polls[n-1])
+					t.Errorf("asked after %v; want not (n > 0 && a.polls[n-1] > 300*time.Second)", a.polls[n-1])
 				}
 				if tt.start == started && (len(shown) != 1 || shown[0].Code != "WDJB-MJHT" || shown[0].URL != "https://forge.example/login/device") {
 					t.Errorf("shown %+v", shown)
 				}
 				if a.forms[0] != "/login/device/code client_id=client-1&scope=repo application/json" {
-					t.Errorf("asked %q", a.forms[0])
+					t.Errorf(`asked %q; want a.forms[0] = "/login/device/code client_id=client-1&scope=repo application/json"`,
+						a.forms[0])
 				}
 				if len(a.forms) > 1 && tt.start == started && a.forms[1] != "/login/oauth/access_token client_id=client-1&device_code=dev-1&grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code application/json" {
 					t.Errorf("asked %q", a.forms[1])
@@ -151,10 +152,10 @@ func TestALoginEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		_, err := DeviceFlow{ClientID: "c", Client: &http.Client{Transport: a}}.Login(ctx, func(Prompt) {})
 		if err == nil || time.Since(began) != 7*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("%v after %v; want an error, time.Since(began) = 7 * time.Second", err, time.Since(began))
 		}
 	})
 	if _, err := (DeviceFlow{}).Login(t.Context(), nil); capability.AsError(err).Reason != "no_client_id" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "no_client_id"`, err)
 	}
 }

@@ -87,7 +87,7 @@ func TestWhatMayBeCloned(t *testing.T) {
 			continue
 		}
 		if r.URL != tt.url || r.Owner != tt.owner || r.Name != tt.name {
-			t.Errorf("%q: %+v", tt.text, r)
+			t.Errorf("%q: %+v; want r.URL = %v, r.Owner = %v, r.Name = %v", tt.text, r, tt.url, tt.owner, tt.name)
 		}
 	}
 }
@@ -117,11 +117,12 @@ func FuzzParse(f *testing.F) {
 		}
 		if !ours || strings.ContainsAny(r.URL, " \n\r\t\x00\\?#%") || strings.Contains(r.URL, "::") || strings.Contains(r.URL, "/-") ||
 			strings.Contains(r.URL, "/../") {
-			t.Errorf("%q gave %q", text, r.URL)
+			t.Errorf(`%q gave %q; want ours = true, r.URL without any of " \n\r\t\x00\\?#%%", r.URL without "::", r.URL without `+
+				`"/-", r.URL without "/../"`, text, r.URL)
 		}
 		again, err := p.Parse(r.URL)
 		if err != nil || again != r {
-			t.Errorf("%q: %+v, then %+v, %v", text, r, again, err)
+			t.Errorf("%q: %+v, then %+v, %v; want no error, again = %v", text, r, again, err, r)
 		}
 	})
 }
@@ -154,11 +155,11 @@ func TestListsBecomeIssues(t *testing.T) {
 			tt.want[i].Body = strings.Trim(tt.want[i].Body, "\n")
 		}
 		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q", tt.name, got)
+			t.Errorf("%s: %q; want got = %v", tt.name, got, tt.want)
 		}
 	}
 	if got := Items(strings.Repeat("- x\n", 80)); len(got) != 50 {
-		t.Errorf("%d items", len(got))
+		t.Errorf("%d items; want len(got) = 50", len(got))
 	}
 }
 
@@ -168,11 +169,11 @@ func FuzzItems(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		items := Items(text)
 		if len(items) == 1 || len(items) > maxItems {
-			t.Fatalf("%d items", len(items))
+			t.Fatalf("%d items; want len(items) other than 1, len(items) at most %v", len(items), maxItems)
 		}
 		for _, i := range items {
 			if i.Title == "" || strings.ContainsAny(i.Title, "\n") || len([]rune(i.Title)) > maxTitle {
-				t.Errorf("%q", i)
+				t.Errorf(`%q; want i.Title other than "", i.Title without any of "\n", len([]rune(i.Title)) at most %v`, i, maxTitle)
 			}
 		}
 	})

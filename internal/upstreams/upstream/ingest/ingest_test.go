@@ -36,10 +36,11 @@ func TestSoundDefinitionsStayTheBytesThatCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(d.Published) != raw {
-		t.Errorf("published as %s", d.Published)
+		t.Errorf("published as %s; want string(d.Published) = %v", d.Published, raw)
 	}
 	if !d.ReadOnly || !d.Destructive || d.Title != "Sum" || d.Description != "adds" || len(d.Advice) != 0 || d.Output == nil {
-		t.Errorf("read as %+v", d)
+		t.Errorf(`read as %+v; want d.ReadOnly = true, d.Destructive = true, d.Title = "Sum", d.Description = "adds", `+
+			"len(d.Advice) = 0, d.Output not nil", d)
 	}
 }
 
@@ -130,11 +131,12 @@ func TestWhatMustNotPassIsTakenOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(d.Published) != tool("t", tt.want) {
-				t.Errorf("published as %.200s", d.Published)
+				t.Errorf(`published as %.200s; want string(d.Published) = tool("t", tt.want)`, d.Published)
 			}
 			again, err := ingest.Parse(ingest.Tool, d.Published)
 			if err != nil || again.Pin != d.Pin || !bytes.Equal(again.Published, d.Published) {
-				t.Errorf("what was published is judged differently: %v", err)
+				t.Errorf("what was published is judged differently: %v; want no error, again.Pin = %v, again.Published = %v",
+					err, d.Pin, d.Published)
 			}
 		})
 	}
@@ -156,7 +158,7 @@ func TestPinsFollowWhatAgentsSee(t *testing.T) {
 		`{"name":"t","description":"\u0064\u200b","inputSchema":{"type":"object","maxProperties":9007199254740993}}`,
 	} {
 		if of(same) != base {
-			t.Errorf("another pin for %s", same)
+			t.Errorf("another pin for %s; want of(same) = %v", same, base)
 		}
 	}
 	for _, other := range []string{
@@ -166,7 +168,7 @@ func TestPinsFollowWhatAgentsSee(t *testing.T) {
 		`{"name":"t","description":"d","inputSchema":{"type":"object","maxProperties":9007199254740993},"icons":[]}`,
 	} {
 		if of(other) == base {
-			t.Errorf("the same pin for %s", other)
+			t.Errorf("the same pin for %s; want of(other) other than %v", other, base)
 		}
 	}
 }
@@ -175,11 +177,11 @@ func TestUnknownDialectsAreTheServersOwnBusiness(t *testing.T) {
 	t.Parallel()
 	d, err := ingest.Parse(ingest.Tool, json.RawMessage(`{"name":"t","inputSchema":{"$schema":"https://example.org/dialect","type":"object"}}`))
 	if err != nil || d.Input != nil || len(d.Advice) != 1 {
-		t.Fatalf("%v: %+v", err, d)
+		t.Fatalf("%v: %+v; want no error, d.Input = nil, len(d.Advice) = 1", err, d)
 	}
 	d, err = ingest.Parse(ingest.Tool, json.RawMessage(`{"name":"t","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}}`))
 	if err != nil || d.Input == nil {
-		t.Fatalf("%v: %+v", err, d)
+		t.Fatalf("%v: %+v; want no error, d.Input not nil", err, d)
 	}
 }
 
@@ -191,13 +193,13 @@ func TestAdviceNamesInstructionLikeText(t *testing.T) {
 	} {
 		d, err := ingest.Parse(ingest.Tool, json.RawMessage(tool("t", `"description":`+quote(text))))
 		if err != nil || len(d.Advice) == 0 {
-			t.Errorf("%q: %v, no advice", text, err)
+			t.Errorf("%q: %v, no advice; want no error, len(d.Advice) other than 0", text, err)
 		}
 	}
 	d, err := ingest.Parse(ingest.Tool, json.RawMessage(tool("t",
 		`"description":"Reads a file. The user names it; rules of the server hold."`)))
 	if err != nil || len(d.Advice) != 0 {
-		t.Errorf("%v: %q", err, d.Advice)
+		t.Errorf("%v: %q; want no error, len(d.Advice) = 0", err, d.Advice)
 	}
 }
 
@@ -209,26 +211,27 @@ func TestListings(t *testing.T) {
 	}
 	l := c.Done()
 	if len(l.Definitions) != 2 || l.Definitions[0].Name != "a" || l.Definitions[1].Name != "b" || len(l.Dropped) != 2 || l.Truncated != "" {
-		t.Fatalf("%+v", l)
+		t.Fatalf(`%+v; want len(l.Definitions) = 2, l.Definitions[0].Name = "a", l.Definitions[1].Name = "b", len(l.Dropped) = `+
+			`2, l.Truncated = ""`, l)
 	}
 	again := ingest.NewCollector(ingest.Tool, l)
 	again.Add(json.RawMessage(tool("a", "")))
 	if got := again.Done(); got.Definitions[0] != l.Definitions[0] {
-		t.Error("what came unchanged was judged again")
+		t.Error("what came unchanged was judged again; want got.Definitions[0] = l.Definitions[0]")
 	}
 	many := ingest.NewCollector(ingest.Prompt, nil)
 	for i := range 1300 {
 		many.Add(json.RawMessage(fmt.Sprintf(`{"name":"p%d"}`, i)))
 	}
 	if l := many.Done(); len(l.Definitions) != 1250 || l.Truncated == "" {
-		t.Errorf("%d prompts, truncated %q", len(l.Definitions), l.Truncated)
+		t.Errorf(`%d prompts, truncated %q; want len(l.Definitions) = 1250, l.Truncated other than ""`, len(l.Definitions), l.Truncated)
 	}
 	bad := ingest.NewCollector(ingest.Tool, nil)
 	for range 150 {
 		bad.Add(json.RawMessage(`{"name":"\u202e","inputSchema":1}`))
 	}
 	if l := bad.Done(); len(l.Dropped) != 100 || l.More != 50 || l.Dropped[0].Name != "" {
-		t.Errorf("%d reasons and %d more", len(l.Dropped), l.More)
+		t.Errorf(`%d reasons and %d more; want len(l.Dropped) = 100, l.More = 50, l.Dropped[0].Name = ""`, len(l.Dropped), l.More)
 	}
 }
 
@@ -252,12 +255,12 @@ func TestTemplatesKeepCallsWithinThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := d.Pattern.MatchString(tt.uri); got != tt.want {
-			t.Errorf("%s has %s: %t", tt.template, tt.uri, got)
+			t.Errorf("%s has %s: %t; want got = %v", tt.template, tt.uri, got, tt.want)
 		}
 	}
 	for _, bad := range []string{"", "a{", "a}", "a{}", "a{{b}}", "a b"} {
 		if _, err := ingest.Parse(ingest.Template, json.RawMessage(`{"uriTemplate":`+quote(bad)+`}`)); err == nil {
-			t.Errorf("%q was taken for a template", bad)
+			t.Errorf("%q was taken for a template; want an error", bad)
 		}
 	}
 }
@@ -276,7 +279,7 @@ func FuzzParse(f *testing.F) {
 		d, err := ingest.Parse(k, json.RawMessage(raw))
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\x00\x1b\u202e") {
-				t.Errorf("the reason shows what must not be shown: %q", err)
+				t.Errorf(`the reason shows what must not be shown: %q; want err.Error() without any of "\x00\x1b\u202e"`, err)
 			}
 			return
 		}
@@ -285,10 +288,11 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("what was published is dropped: %v\n%s", err, d.Published)
 		}
 		if again.Pin != d.Pin || again.Name != d.Name || !bytes.Equal(again.Published, d.Published) {
-			t.Fatalf("judged again it is another:\n%s\n%s", d.Published, again.Published)
+			t.Fatalf("judged again it is another:\n%s\n%s\nwant again.Pin = %v, again.Name = %v, again.Published = %v",
+				d.Published, again.Published, d.Pin, d.Name, d.Published)
 		}
 		if bytes.Contains(d.Published, []byte(`"_meta":{"io.modelcontextprotocol/`)) {
-			t.Fatalf("metadata passed: %s", d.Published)
+			t.Fatalf("metadata passed: %s; want d.Published without []byte(`\"_meta\":{\"io.modelcontextprotocol/`)", d.Published)
 		}
 		if d.Input != nil {
 			if _, err := catalog.CompileSchema(d.Input); err != nil {
@@ -298,7 +302,7 @@ func FuzzParse(f *testing.F) {
 		c := ingest.NewCollector(k, nil)
 		c.Add(json.RawMessage(raw))
 		if l := c.Done(); len(l.Definitions) != 1 {
-			t.Fatalf("the list has %d", len(l.Definitions))
+			t.Fatalf("the list has %d; want len(l.Definitions) = 1", len(l.Definitions))
 		}
 	})
 }

@@ -55,10 +55,10 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 			case "-":
 			case "!":
 				if !set[key].Approve() {
-					t.Errorf("%v: nothing waits", c)
+					t.Errorf("%v: nothing waits; want set[key].Approve()", c)
 				}
 				if d, waits := set[key].Waits(); waits {
-					t.Errorf("%v: after the approval there waits %v", c, d)
+					t.Errorf("%v: after the approval there waits %v; want waits = false", c, d)
 				}
 				states = append(states, string(set[key].State))
 				continue
@@ -71,22 +71,24 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 			}
 			states = append(states, string(set[key].State))
 			if d, waits := set[key].Waits(); waits != (set[key].Listed && set[key].State != Published) || waits && len(d.Changes) == 0 {
-				t.Errorf("%v: waits %v, %+v", c, waits, d)
+				t.Errorf("%v: waits %v, %+v; want waits = (set[key].Listed && set[key].State != Published), not (waits && "+
+					"len(d.Changes) == 0)", c, waits, d)
 			}
 			// What is saved is what is read again.
 			if again := ReadPin(set[key].Pin); again.State != set[key].State || again.Visible() != set[key].Visible() || again.Key() != key {
-				t.Errorf("%v: read again it is %+v", c, again)
+				t.Errorf("%v: read again it is %+v; want again.State = set[key].State, again.Visible() = set[key].Visible(), "+
+					"again.Key() = %v", c, again, key)
 			}
 		}
 		if got := strings.Join(states, " "); got != c.states || changes != c.changes {
-			t.Errorf("%v: %s, %s", c, got, changes)
+			t.Errorf("%v: %s, %s; want got = %v, changes = %v", c, got, changes, c.states, c.changes)
 		}
 		shown := ""
 		if set[key].Visible() {
 			shown = set[key].Shown.Description
 		}
 		if shown != c.shown {
-			t.Errorf("%v: agents see %q", c, shown)
+			t.Errorf("%v: agents see %q; want shown = %v", c, shown, c.shown)
 		}
 	}
 }
@@ -100,11 +102,13 @@ func TestWhatIsListedNoMoreIsForgottenAtLast(t *testing.T) {
 	}
 	gone := set.Forget()
 	if len(gone) != 2 || gone[0].Name != "t00001" || gone[1].Name != "t00002" || len(set) != maxGone+1 || set.Forget() != nil {
-		t.Errorf("%d are gone, %d are left", len(gone), len(set))
+		t.Errorf(`%d are gone, %d are left; want len(gone) = 2, gone[0].Name = "t00001", gone[1].Name = "t00002", len(set) = `+
+			"maxGone + 1, set.Forget() = nil", len(gone), len(set))
 	}
 	list := set.Sorted()
 	if len(list) != len(set) || list[0].Name != "t00000" || list[1].Name != "t00003" {
-		t.Errorf("the order begins with %s, %s", list[0].Name, list[1].Name)
+		t.Errorf(`the order begins with %s, %s; want len(list) = %v, list[0].Name = "t00000", list[1].Name = "t00003"`,
+			list[0].Name, list[1].Name, len(set))
 	}
 }
 
@@ -116,7 +120,7 @@ func TestASavedFormThatCannotBeReadIsNotShown(t *testing.T) {
 		{Kind: Tool, Name: "t", State: Published, Listed: true, Pin: "another", Definition: d.Published},
 	} {
 		if ReadPin(p).Visible() {
-			t.Errorf("%+v is shown", p)
+			t.Errorf("%+v is shown; want not ReadPin(p).Visible()", p)
 		}
 	}
 	held := ReadPin(Pin{

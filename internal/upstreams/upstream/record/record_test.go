@@ -16,11 +16,12 @@ func TestWhatIsLeftOutIsFilledInOnTheSafeSide(t *testing.T) {
 	}
 	if r.Kind != KindMCP || r.Isolation != Shared || r.Trust != Trusted || r.Sampling != Deny || r.ChangedPin != Hold ||
 		r.Idle() != time.Minute {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v; want r.Kind = %v, r.Isolation = %v, r.Trust = %v, r.Sampling = %v, r.ChangedPin = %v, r.Idle() = time.Minute",
+			r, KindMCP, Shared, Trusted, Deny, Hold)
 	}
 	agent := Record{Name: "n", Kind: KindA2A, URL: "https://far.example/card"}
 	if err := agent.Check(); err != nil || agent.Idle() != 5*time.Minute {
-		t.Errorf("%v, %s", err, agent.Idle())
+		t.Errorf("%v, %s; want no error, agent.Idle() = 5 * time.Minute", err, agent.Idle())
 	}
 	if agent.IdleTimeoutMS = 1500; agent.Idle() != 1500*time.Millisecond {
 		t.Errorf("agent.Idle() = %v, want 1500*time.Millisecond", agent.Idle())
@@ -65,7 +66,8 @@ func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
 		err := r.Check()
 		if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "invalid_upstream" ||
 			!strings.Contains(e.Message, says) {
-			t.Errorf("%s: %v", says, err)
+			t.Errorf(`%s: %v; want an error, e.Code = capability.CodeInvalidInput, e.Reason = "invalid_upstream", e.Message with %v`,
+				says, err, says)
 		}
 	}
 }
@@ -93,7 +95,7 @@ func TestNoPrincipalLeadsToTheSecretOfAnother(t *testing.T) {
 	} {
 		name := OwnSecret("key", id)
 		if other, twice := seen[name]; twice || !secretGrammar.MatchString(name) {
-			t.Errorf("%s and %s are both %s", id, other, name)
+			t.Errorf("%s and %s are both %s; want twice = false, secretGrammar.MatchString(name)", id, other, name)
 		}
 		seen[name] = id
 	}

@@ -238,12 +238,12 @@ func TestFactsComeBeforeWork(t *testing.T) {
 		h.mu.Unlock()
 		f, err := r.Facts(t.Context())
 		if want := (forge.Facts{DefaultBranch: "trunk", Bytes: 2 << 20, Push: push, Issues: true}); err != nil || f != want {
-			t.Errorf("scopes %q: %+v, %v", scopes, f, err)
+			t.Errorf("scopes %q: %+v, %v; want no error, f = %v", scopes, f, err, want)
 		}
 	}
 	if _, err := open(t, h.server.URL+"/api/v3", "wrong").Facts(t.Context()); reason(err) != "invalid_credentials" ||
 		capability.CodeOf(err) != capability.CodeUnauthenticated {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "invalid_credentials", capability.CodeOf(err) = capability.CodeUnauthenticated`, err)
 	}
 }
 
@@ -256,27 +256,28 @@ func TestPullRequests(t *testing.T) {
 	}
 	p, err := r.OpenPull(t.Context(), want)
 	if err != nil || p.Number != 1 || p.State != "open" || !p.Draft || p.URL != h.server.URL+"/acme/widget/pull/1" {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf(`%+v, %v; want no error, p.Number = 1, p.State = "open", p.Draft = true, p.URL = h.server.URL + "/acme/widget/pull/1"`,
+			p, err)
 	}
 	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "collaborators") {
-		t.Errorf("notes %q", p.Notes)
+		t.Errorf(`notes %q; want len(p.Notes) = 1, p.Notes[0] with "collaborators"`, p.Notes)
 	}
 	if got := h.pulls[0]; got["title"] != "T" || got["body"] != "B" || got["base"].(map[string]any)["ref"] != "trunk" {
-		t.Errorf("%v", got)
+		t.Errorf(`%v; want got["title"] = "T", got["body"] = "B", got["base"].(map[string]any)["ref"] = "trunk"`, got)
 	}
 	if again, err := r.OpenPull(t.Context(), want); err != nil || again.Number != 1 {
-		t.Errorf("one that exists: %+v, %v", again, err)
+		t.Errorf("one that exists: %+v, %v; want no error, again.Number = 1", again, err)
 	}
 	_, err = r.OpenPull(t.Context(), forge.PullRequest{Title: "T", Base: "x", Head: "x"})
 	if reason(err) != "forge_refused" || !strings.Contains(capability.AsError(err).Message, "head invalid") {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "forge_refused", capability.AsError(err).Message with "head invalid"`, err)
 	}
 	h.mu.Lock()
 	h.noLabels = true
 	h.mu.Unlock()
 	p, err = r.OpenPull(t.Context(), forge.PullRequest{Title: "T", Base: "trunk", Head: "other", Labels: []string{"bot"}})
 	if err != nil || len(p.Notes) != 1 || strings.Contains(p.Notes[0], token) || strings.Contains(p.Notes[0], "\n") {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf(`%+v, %v; want no error, len(p.Notes) = 1, p.Notes[0] without %v, p.Notes[0] without "\n"`, p, err, token)
 	}
 }
 
@@ -291,7 +292,7 @@ func TestIssues(t *testing.T) {
 	}
 	list, err := r.ListIssues(ctx, forge.IssueFilter{State: "all", Labels: []string{"bug", "help wanted"}})
 	if err != nil || len(list) != 3 || list[2].Title != "three" {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf(`%+v, %v; want no error, len(list) = 3, list[2].Title = "three"`, list, err)
 	}
 	if !slices.ContainsFunc(h.requests, func(q string) bool {
 		return strings.Contains(q, "labels=bug%2Chelp+wanted") && strings.Contains(q, "state=all")
@@ -299,7 +300,7 @@ func TestIssues(t *testing.T) {
 		t.Errorf("requests %v", h.requests)
 	}
 	if few, err := r.ListIssues(ctx, forge.IssueFilter{Limit: 1}); err != nil || len(few) != 1 {
-		t.Errorf("%+v, %v", few, err)
+		t.Errorf("%+v, %v; want no error, len(few) = 1", few, err)
 	}
 	want := forge.Issue{
 		Number: 2, Title: "two", Body: "body of two", State: "open", Labels: []string{"bug"}, URL: h.server.URL + "/acme/widget/issues/2",
@@ -308,24 +309,24 @@ func TestIssues(t *testing.T) {
 	}
 	got, err := r.GetIssue(ctx, 2)
 	if doc, wantDoc := asJSON(got), asJSON(want); err != nil || doc != wantDoc {
-		t.Errorf("%s, %v", doc, err)
+		t.Errorf("%s, %v; want no error, doc = %v", doc, err, wantDoc)
 	}
 	if c, err := r.Comment(ctx, 2, "hello"); err != nil || c.ID != 77 || c.Body != "hello" || c.Author != "octocat" {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf(`%+v, %v; want no error, c.ID = 77, c.Body = "hello", c.Author = "octocat"`, c, err)
 	}
 	if got, err = r.GetIssue(ctx, 2); err != nil || len(got.Comments) != 1 || got.Comments[0].Body != "hello" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`%+v, %v; want no error, len(got.Comments) = 1, got.Comments[0].Body = "hello"`, got, err)
 	}
 	if got, err = r.AddLabels(ctx, 2, []string{"later"}); err != nil || !slices.Equal(got.Labels, []string{"bug", "later"}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`%+v, %v; want no error, got.Labels = []string{"bug", "later"}`, got, err)
 	}
 	closed, title := "closed", "two, done"
 	if got, err = r.UpdateIssue(ctx, 2, forge.IssueChange{State: &closed, Title: &title}); err != nil || got.State != "closed" ||
 		got.Title != title || got.Body != "body of two" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`%+v, %v; want no error, got.State = "closed", got.Title = %v, got.Body = "body of two"`, got, err, title)
 	}
 	if _, err := r.GetIssue(ctx, 9); reason(err) != "issue_not_found" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "issue_not_found"`, err)
 	}
 }
 
@@ -389,23 +390,25 @@ func TestTroubleWithTheForge(t *testing.T) {
 			defer server.Close()
 			_, err := open(t, server.URL, token).Facts(t.Context())
 			if capability.CodeOf(err) != tt.code || reason(err) != tt.reason {
-				t.Errorf("got %s %s: %v", capability.CodeOf(err), reason(err), err)
+				t.Errorf("got %s %s: %v; want capability.CodeOf(err) = %v, reason(err) = %v",
+					capability.CodeOf(err), reason(err), err, tt.code, tt.reason)
 			}
 			e := capability.AsError(err)
 			if tt.reason == "rate_limited" && (e.RetryAfter <= 0 || e.RetryAfter > time.Hour) {
-				t.Errorf("again after %v", e.RetryAfter)
+				t.Errorf(`again after %v; want not (tt.reason == "rate_limited" && (e.RetryAfter <= 0 || e.RetryAfter > time.Hour))`,
+					e.RetryAfter)
 			}
 			if doc := asJSON(e); strings.Contains(doc, token) || strings.Contains(doc, server.URL) {
-				t.Errorf("it says too much: %s", doc)
+				t.Errorf("it says too much: %s; want doc without %v, doc without %v", doc, token, server.URL)
 			}
 		})
 	}
 	if _, err := open(t, "http://127.0.0.1:1", token).Facts(t.Context()); reason(err) != "forge_unreachable" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want reason(err) = "forge_unreachable"`, err)
 	}
 	for _, repo := range []forge.Repo{{Name: "x"}, {Owner: "a/b", Name: "x"}} {
 		if _, err := New(Config{}).Open(repo, secret.Value{}); reason(err) != "invalid_repo" {
-			t.Errorf("%+v: %v", repo, err)
+			t.Errorf(`%+v: %v; want reason(err) = "invalid_repo"`, repo, err)
 		}
 	}
 }
