@@ -30,7 +30,7 @@ func goldenRecords() []Record {
 	full.Metadata.Sandbox, full.Metadata.Truncated = "tier2", true
 	full.Metadata.Principal.OnBehalfOf = "operator:ann"
 	full.Metadata.View, full.Metadata.Parent, full.Metadata.Task, full.Metadata.Pin = "coding", "run_p", "tsk_1", "pin_1"
-	full.Metadata.Decision.Approval = "apr_1"
+	full.Metadata.Decision.Approval = "cnf_1"
 	full.Metadata.Code, full.Metadata.Reason = capability.CodeFailed, "exit_status"
 	return []Record{
 		sample(), full,
