@@ -1,4 +1,4 @@
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
 import { go, href } from "../route";
@@ -84,7 +84,7 @@ export function Gist(p: { a: Approval }) {
 
 /** The keys of the workflow: j and k move, Enter opens. They work outside of inputs only. */
 export function useKeys(keys: Record<string, () => void>): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const on = (e: KeyboardEvent) => {
       const t = e.target as HTMLElement;
       if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]")) return;
