@@ -131,23 +131,21 @@ for (const path of ["/", "/approvals", "/audit"]) {
 seen.notes.survived = true;
 
 // Another server on the same host gets the cookie and cannot use it.
-const stolen = await new Promise((resolve) => {
-  const thief = createServer((req, res) => {
-    res.end("hello");
-    if (req.url === "/") resolve({ cookie: req.headers.cookie ?? "", close: () => thief.close() });
-  });
-  thief.listen(0, "127.0.0.1", async () => {
-    const tab = await context.newPage();
-    await tab.goto(`http://localhost:${thief.address().port}/`);
-    await tab.close();
-  });
+let cookie = "";
+const thief = createServer((req, res) => {
+  if (req.url === "/") cookie = req.headers.cookie ?? "";
+  res.end("hello");
 });
-seen.notes.cookieSeen = stolen.cookie.includes("jct_console_");
+await new Promise((done) => thief.listen(0, "127.0.0.1", done));
+const tab = await context.newPage();
+await tab.goto(`http://localhost:${thief.address().port}/`);
+await tab.close();
+thief.close();
+seen.notes.cookieSeen = cookie.includes("jct_console_");
 seen.notes.stolen = [];
 for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit"]) {
-  for (const method of ["GET", "POST"]) seen.notes.stolen.push((await fetch(url + path, { method, headers: { Cookie: stolen.cookie } })).status);
+  for (const method of ["GET", "POST"]) seen.notes.stolen.push((await fetch(url + path, { method, headers: { Cookie: cookie } })).status);
 }
-stolen.close();
 
 await browser.close();
 process.stdout.write(`${JSON.stringify(seen)}\n`);
