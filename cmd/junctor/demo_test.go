@@ -80,6 +80,11 @@ func TestDemoBanner(t *testing.T) {
 	if err := os.Link(path, elsewhere); err != nil {
 		t.Fatal(err)
 	}
+	branches := func() string {
+		out, _ := exec.CommandContext(t.Context(), "git", "branch", "--list", "junctor/*").Output() // nothing outside a checkout
+		return string(out)
+	}
+	before := branches()
 	p := startProgram(t, elsewhere, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
 	tryBanner(t, until(t, p.stderr, "Ctrl-C stops everything."))
 	for _, part := range []struct{ command, shows string }{
@@ -96,6 +101,10 @@ func TestDemoBanner(t *testing.T) {
 		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
 			t.Errorf("%s: %v\n%s\nwant no error, out with []byte(part.shows)", part.command, err, out)
 		}
+	}
+	// The demo is started in a checkout, such as this one, and leaves it as it is.
+	if after := branches(); after != before {
+		t.Errorf("the demo made branches in the checkout: got %q, want %q", after, before)
 	}
 	var endpoint struct{ PID int }
 	data, err := os.ReadFile((&demo{home: home}).endpointReady())

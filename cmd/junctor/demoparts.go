@@ -129,7 +129,7 @@ func (d *demo) furnish(ctx context.Context) error {
 	if err := d.run(ctx, "skill", "install", demoDevice, d.dir("skill")); err != nil {
 		return err
 	}
-	return d.run(ctx, "tasks", "create", "while date; do sleep 5; done", "--agent", "shell", "--label", "clock")
+	return d.run(ctx, "tasks", "create", "while date; do sleep 5; done", "--agent", "shell", "--label", "clock", "--scratch")
 }
 
 // demoUpstream is the name of the demo's MCP server.
