@@ -178,22 +178,9 @@ func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
 	w.drain()
 	for {
 		fmt.Fprintf(w.stdout, "[o]nce, one [h]our%s, [a]lways, [d]eny, or Enter for later: ", session)
-		var line string
-		var ok bool
-		for waits := true; waits; {
-			select {
-			case line, ok = <-w.lines:
-				waits = false
-			case <-w.news:
-				if w.ended(ctx, c.ID) {
-					return nil
-				}
-			case <-ctx.Done():
-				return nil
-			}
-		}
+		line, ok, err := w.read(ctx, c.ID)
 		if !ok {
-			return exitStatus(0)
+			return err
 		}
 		decision, known := decisionOf(line, c.Session != "")
 		switch {
@@ -206,6 +193,26 @@ func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
 			w.warnf("%s", plainText(err.Error())) // another operator decided it, or it expired
 		}
 		return nil
+	}
+}
+
+// read returns the next typed line. ok is false if the approval is not pending any more, ctx ended, or
+// the input did, for which err ends the command.
+func (w *approvalWatch) read(ctx context.Context, id string) (line string, ok bool, err error) {
+	for {
+		select {
+		case line, open := <-w.lines:
+			if !open {
+				return "", false, exitStatus(0)
+			}
+			return line, true, nil
+		case <-w.news:
+			if w.ended(ctx, id) {
+				return "", false, nil
+			}
+		case <-ctx.Done():
+			return "", false, nil
+		}
 	}
 }
 
@@ -233,27 +240,14 @@ func (w *approvalWatch) askProgram(ctx context.Context, c policy.Approval) error
 	w.drain()
 	for {
 		fmt.Fprint(w.stdout, "a number or label of the list, no, or Enter for later: ")
-		var line string
-		var ok bool
-		for waits := true; waits; {
-			select {
-			case line, ok = <-w.lines:
-				waits = false
-			case <-w.news:
-				if w.ended(ctx, c.ID) {
-					return nil
-				}
-			case <-ctx.Done():
-				return nil
-			}
-		}
+		line, ok, err := w.read(ctx, c.ID)
 		if !ok {
-			return exitStatus(0)
+			return err
 		}
 		if line = strings.TrimSpace(line); line == "" {
 			return nil
 		}
-		err := w.postApproval(ctx, currentApprovals, c.ID, map[string]any{"answer": line})
+		err = w.postApproval(ctx, currentApprovals, c.ID, map[string]any{"answer": line})
 		if err == nil {
 			return nil
 		}

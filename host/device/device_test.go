@@ -140,7 +140,7 @@ func (s *site) asset(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusCreated)
 		}
 	case !found:
-		fail(w, http.StatusNotFound, "there is no such asset")
+		fail(w, http.StatusNotFound, "the asset is missing")
 	default:
 		_, _ = w.Write(data)
 	}
@@ -303,8 +303,8 @@ func TestLargeValuesTravelAsAssets(t *testing.T) {
 	}
 	sum := sha256.Sum256(nil)
 	gone := cmp.AssetValue(cmp.Asset{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: 1})
-	if _, err := s.ask(t, "a", "length", "["+string(gone)+"]"); err == nil || !strings.Contains(err.Error(), "there is no such asset") {
-		t.Errorf(`%v; want an error, err.Error() with "there is no such asset"`, err)
+	if _, err := s.ask(t, "a", "length", "["+string(gone)+"]"); err == nil || !strings.Contains(err.Error(), "the asset is missing") {
+		t.Errorf(`%v; want an error, err.Error() with "the asset is missing"`, err)
 	}
 }
 

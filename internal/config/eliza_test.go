@@ -214,7 +214,7 @@ func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
 		t.Errorf(`%v %+v; want no error, len(got.Endpoints) = 1, got.Endpoints[0].BaseURL = "http://e"`, err, got)
 	}
 	if got, err := load("HOME=" + dir); err != nil || len(got.Endpoints) != 0 {
-		t.Errorf("nobody asked for them: %v %+v; want no error, len(got.Endpoints) = 0", err, got)
+		t.Errorf("endpoints of a home that was not named: %v %+v; want no error, len(got.Endpoints) = 0", err, got)
 	}
 	if got, err := load("ELIZA_STATE_DIR=" + elsewhere); err != nil || len(got.Endpoints) != 0 {
 		t.Errorf("no files: %v %+v; want no error, len(got.Endpoints) = 0", err, got)

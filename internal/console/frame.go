@@ -210,7 +210,7 @@ func (s *Service) frameFile(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(f.data)
 			return
 		}
-		httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "console.frame", "there is no file %s", name))
+		httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "console.frame", "the view has no file %s", name))
 		return
 	}
 	t, standing := s.cfg.Tokens.StandingToken(one.session.Token)

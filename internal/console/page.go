@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
@@ -31,8 +32,9 @@ const contentPolicy = "default-src 'none'; script-src 'self'; worker-src 'self';
 
 // file is one file of the page.
 type file struct {
-	data, zipped []byte // zipped is nil if it is not smaller
-	kind, etag   string
+	data       []byte
+	zipped     func() []byte // compresses when it is first needed; nil if that is not smaller
+	kind, etag string
 }
 
 // files holds the page in memory, about a megabyte.
@@ -51,8 +53,8 @@ func openFiles() (*files, error) {
 		if err != nil {
 			return err
 		}
-		f.all[strings.TrimPrefix(name, "web/dist/")], err = newFile(name, data)
-		return err
+		f.all[strings.TrimPrefix(name, "web/dist/")] = newFile(name, data)
+		return nil
 	})
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeInternal, "console", "the page cannot be read", err)
@@ -61,22 +63,30 @@ func openFiles() (*files, error) {
 	return f, nil
 }
 
-func newFile(name string, data []byte) (file, error) {
+func newFile(name string, data []byte) file {
 	sum := sha256.Sum256(data)
-	one := file{data: data, kind: mime.TypeByExtension(path.Ext(name)), etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	one := file{
+		data: data, zipped: sync.OnceValue(func() []byte { return zipped(data) }), kind: mime.TypeByExtension(path.Ext(name)),
+		etag: `"` + hex.EncodeToString(sum[:8]) + `"`,
+	}
 	if strings.HasSuffix(name, ".js") {
 		one.kind = "text/javascript; charset=utf-8" // independent of the machine's table
 	}
+	return one
+}
+
+// zipped returns data compressed with gzip, or nil if that is not smaller.
+func zipped(data []byte) []byte {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err == nil {
 		_, err = z.Write(data)
 		err = errors.Join(err, z.Close())
 	}
-	if b.Len() < len(data) {
-		one.zipped = b.Bytes()
+	if err != nil || b.Len() >= len(data) {
+		return nil
 	}
-	return one, err
+	return b.Bytes()
 }
 
 // serve answers with a file of the page, and with the page itself for every other path, whose
@@ -119,9 +129,11 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	data := one.data
-	if one.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-		data = one.zipped
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if z := one.zipped(); z != nil {
+			h.Set("Content-Encoding", "gzip")
+			data = z
+		}
 	}
 	_, _ = w.Write(data)
 }

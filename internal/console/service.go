@@ -43,6 +43,7 @@ type Config struct {
 	Home      string // the home directory, from which the name of the cookie is made
 	PublicURL string // of a proxy in front, or ""
 	Address   func() string
+	NotFound  func(w http.ResponseWriter) // answers programs that ask for /
 	Tokens    Tokens
 	Door      *httpapi.Door
 	Log       *audit.Log
@@ -119,7 +120,13 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /console/frames/{ticket}/{name...}", s.frameFile)
 	mux.Handle("POST /console/frames/{ticket}/call", plain(s.frameCall))
 	mux.HandleFunc("GET /console/", s.files.serve)
-	mux.Handle("GET /{$}", http.HandlerFunc(s.root))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, "/console/", http.StatusFound)
+			return
+		}
+		s.cfg.NotFound(w)
+	})
 }
 
 // plain writes the error of a handler that authenticates by itself.
@@ -129,16 +136,6 @@ func plain(h func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 			httpapi.WriteError(w, err)
 		}
 	})
-}
-
-// root sends browsers to the console.
-func (s *Service) root(w http.ResponseWriter, r *http.Request) {
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Redirect(w, r, "/console/", http.StatusFound)
-		return
-	}
-	httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
-		With("", "agents connect to /mcp; people open /console/ in a browser or use the command junctor"))
 }
 
 // bearerToken returns the caller's token. A session cannot make codes, nor read verification codes:

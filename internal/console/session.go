@@ -233,7 +233,7 @@ func (s *sessions) end(id string) (session, error) {
 	s.drop()
 	i := slices.IndexFunc(s.list, func(one *session) bool { return one.ID == id })
 	if i < 0 {
-		return session{}, capability.Errorf(capability.CodeNotFound, "console.sessions", "there is no session %s", id)
+		return session{}, capability.Errorf(capability.CodeNotFound, "console.sessions", "no browser has the session %s", id)
 	}
 	one := *s.list[i]
 	s.list = slices.Delete(s.list, i, i+1)

@@ -41,6 +41,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
@@ -187,8 +188,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.console, err = console.New(console.Config{
-		Dir: s.home.Path("console"), Home: s.home.Dir, PublicURL: cfg.PublicURL, Address: s.Address, Tokens: s.policy, Door: s.door, Log: s.log,
-		Logger: s.logger, Print: opts.Print, Verify: cfg.Console.Verify,
+		Dir: s.home.Path("console"), Home: s.home.Dir, PublicURL: cfg.PublicURL, Address: s.Address, NotFound: restserve.NotFound,
+		Tokens: s.policy, Door: s.door, Log: s.log, Logger: s.logger, Print: opts.Print, Verify: cfg.Console.Verify,
 	}); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestSigningIn(t *testing.T) {
 		"/auth/github":     {admin, http.StatusBadRequest, "no_client_id"},
 		"/auth/claude":     {n.token(t, "agent"), http.StatusForbidden, ""},
 		"/auth/send":       {admin, http.StatusNotFound, "session_not_found"},
-		"/pty-1-ab/no":     {admin, http.StatusNotFound, "nothing at this path"},
+		"/pty-1-ab/no":     {admin, http.StatusNotFound, "nothing is served at this path"},
 		"/pty-1-ab/screen": {admin, http.StatusMethodNotAllowed, "method_not_allowed"},
 	} {
 		if a := n.request(t, "POST", "/api/task-agents"+path, c.token, ""); a.status != c.status || !strings.Contains(a.body, c.says) {

@@ -53,6 +53,9 @@ func (p *Policy) Reply(ctx context.Context, by capability.Principal, id string, 
 	if err := p.Require(ctx, by, op, capability.RoleAdmin, capability.RoleOperator); err != nil {
 		return Approval{}, nil, err
 	}
+	if err := p.ready(); err != nil {
+		return Approval{}, nil, err
+	}
 	a, err := p.store.Approval(ctx, id)
 	switch {
 	case err != nil:

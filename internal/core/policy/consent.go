@@ -277,7 +277,7 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 	}
 	a, err := p.store.Approval(ctx, id)
 	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient || a.Waits()) {
-		err = capability.Errorf(capability.CodeNotFound, op, "there is no approval %q", id)
+		err = capability.Errorf(capability.CodeNotFound, op, "no approval has the id %q", id)
 	}
 	if err != nil {
 		return Approval{}, nil, err

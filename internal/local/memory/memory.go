@@ -106,7 +106,7 @@ func Functions(cfg Config) []host.Function {
 				workspace := m.cfg.Workspace(ctx, c)
 				if workspace == "" || c.Principal.ID == "" {
 					return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, string(id),
-						"the call has no workspace or no principal, so there is no memory for it")
+						"the call has no workspace or no principal, so it cannot use memories")
 				}
 				value, err := handle(ctx, callerOf(workspace, c.Principal), c.Input)
 				if err != nil {

@@ -178,8 +178,7 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allow) == 0 {
-		httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
-			With("", "agents connect to /mcp; people use the command junctor, and junctor --help says how"))
+		NotFound(w)
 		return
 	}
 	methods := strings.Join(allow, ", ")
@@ -187,6 +186,12 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	e := capability.Errorf(capability.CodeNotFound, "route", "%s is not a method of this path", r.Method).With("method_not_allowed",
 		"use "+methods)
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
+}
+
+// NotFound answers a request whose path has no route.
+func NotFound(w http.ResponseWriter) {
+	httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "nothing is served at this path").
+		With("", "agents connect to /mcp; people open /console/ in a browser or use the command junctor"))
 }
 
 // audienceFor returns the catalog that a principal uses: people the internal one, agents

@@ -48,7 +48,7 @@ func (l *Launcher) Comment(ctx context.Context, by capability.Principal, c Comme
 		return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With(reason, hint)
 	}
 	if len(c.Lines) == 0 && strings.TrimSpace(c.Text) == "" {
-		return Controlled{}, bad("no_comments", "write a text, or --on FILE:LINE:TEXT", "there is no comment")
+		return Controlled{}, bad("no_comments", "write a text, or --on FILE:LINE:TEXT", "the comment is empty")
 	}
 	if len(c.Lines) > maxComments {
 		return Controlled{}, capability.Errorf(capability.CodeTooLarge, op, "a review has at most %d comments", maxComments)

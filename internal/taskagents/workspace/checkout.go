@@ -40,7 +40,7 @@ func badCheckout(reason, hint, format string, args ...any) *capability.Error {
 // foreign_repository, if it belongs to another user.
 func (m *Manager) Inspect(ctx context.Context, path string) (Source, error) {
 	none := badCheckout("not_a_checkout", "call it inside a git checkout, or name a repository with --repo",
-		"there is no git checkout at %.300q on the server's machine", path)
+		"%.300q is not a git checkout on the server's machine", path)
 	dir, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(path) {
 		return Source{}, none

@@ -402,7 +402,7 @@ func (m *Manager) prepare(ctx context.Context, w Workspace, source Source, head 
 		return head, err
 	case Squash, Rebase:
 	default:
-		return "", badCheckout("invalid_method", "methods are fast-forward, squash and rebase", "there is no method %.40q", req.Method)
+		return "", badCheckout("invalid_method", "methods are fast-forward, squash and rebase", "%.40q is not a method of merging", req.Method)
 	}
 	id := newID()
 	now := m.cfg.Now().UTC()

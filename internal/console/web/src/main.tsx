@@ -69,7 +69,7 @@ function Page() {
   }
   return (
     <>
-      <h1>There is no page here</h1>
+      <h1>This page does not exist</h1>
       <p class="sub">
         <a href={href("/")}>Go to Now</a>
       </p>

@@ -150,7 +150,7 @@ export function AuditRecord(p: { seq: string }) {
     <Show of={one}>
       {({ records }) => {
         const r = records[0];
-        if (!r) return <Empty>There is no record {visible(p.seq)}.</Empty>;
+        if (!r) return <Empty>The audit has no record {visible(p.seq)}.</Empty>;
         const m = r.metadata ?? {};
         return (
           <>

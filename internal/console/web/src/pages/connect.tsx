@@ -91,7 +91,7 @@ export function Connect() {
 export function parseServers(text: string): { name: string; body: any; secrets: string[] }[] {
   const parsed = JSON.parse(text);
   const servers = parsed.mcpServers ?? parsed.servers ?? parsed["mcp"]?.servers ?? parsed;
-  if (!servers || typeof servers !== "object") throw new Error("there is no mcpServers in it");
+  if (!servers || typeof servers !== "object") throw new Error("it has no member mcpServers");
   return Object.entries<any>(servers).map(([name, s]) => {
     if (!s || typeof s !== "object" || (!s.command && !s.url)) throw new Error(`${name} has neither command nor url`);
     const secrets = Object.entries<string>({ ...(s.env ?? {}), ...(s.headers ?? {}) })

@@ -66,7 +66,7 @@ export function Now() {
                 <li class="row c-now" key={u.name}>
                   <Tag is="wait">Changed</Tag>
                   <span>
-                    <b>{visible(u.name)}</b> has {u.counts.held + u.counts.quarantined} definitions that nobody has reviewed
+                    <b>{visible(u.name)}</b> has {u.counts.held + u.counts.quarantined} definitions that wait for a review
                   </span>
                   <span class="who opt">MCP server</span>
                   <Ago at={u.synced} />
