@@ -70,3 +70,23 @@ func TestDecidedReturnsTheDecisionOrTheEndOfItsContext(t *testing.T) {
 		t.Errorf("Decided(unknown id) = %v, want not_found", err)
 	}
 }
+
+// An answer to a program is recorded like a decision, so neither is accepted without a log.
+func TestAnswersNeedALogThatWorks(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	a := policy.Approval{ID: "apr_1", Kind: policy.KindQuestion, Binding: policy.Binding{Principal: "operator:ann"}, Module: "task-agents"}
+	if err := r.OpenBlocker(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := capability.CodeOf(r.log.Ready(true))
+	for _, reply := range []policy.Reply{{Text: "yes"}, {Decision: policy.DecideDeny}} {
+		_, _, err := r.Reply(t.Context(), who(capability.RoleAdmin), "apr_1", reply)
+		if got := capability.CodeOf(err); err == nil || got != want {
+			t.Errorf("Reply(%+v) with a closed log = %v, want code %s", reply, err, want)
+		}
+	}
+}
