@@ -96,7 +96,7 @@ lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@tsc=$(CONSOLE)/node_modules/.bin/tsc; if [ -e $$tsc ]; then $$tsc --noEmit -p $(CONSOLE); else echo "SKIPPED: the console's types, which npm could fetch"; fi
 	@git log --no-merges -n 20 --format=%s 2>/dev/null | awk '{ \
 	  if (length($$0) > 72) { print "commit subject longer than 72 characters: " $$0; bad = 1 } \
-	  if ($$0 !~ /^[a-z][a-z0-9,. \/_-]*: [a-z]/) { print "commit subject is not \"area: imperative object\": " $$0; bad = 1 } \
+	  if ($$0 !~ /^[a-z][a-z0-9.\/_-]*: [a-z]/) { print "commit subject is not \"area: imperative object\": " $$0; bad = 1 } \
 	} END { exit bad }'
 
 house:
