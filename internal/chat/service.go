@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
+	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
 // sweepInterval is the time between two removals of expired sessions, results and artifacts.
@@ -43,7 +44,7 @@ type Config struct {
 	Store    *store.DB // holds the tables of sessions
 	Results  *session.Results
 	Blobs    *blob.Store
-	Model    *llm.Client // may be nil
+	Model    *llm.Model // may be nil
 	Commands Commands
 	// Subagents returns the action of a word after /subagents.
 	Subagents func(word string) (capability.Action, bool)
@@ -119,16 +120,16 @@ func (s *Service) Checks(context.Context) []httpapi.Check { return nil }
 // Messages returns the store of the messages.
 func (s *Service) Messages() *session.Messages { return s.messages }
 
-// talker implements engine.Model with an llm.Client.
-type talker struct{ *llm.Client }
+// talker implements engine.Model with an llm.Model.
+type talker struct{ *llm.Model }
 
 // Answer implements engine.Model.
 func (t talker) Answer(ctx context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
 	req := llm.Request{System: system}
 	for _, turn := range turns {
-		role := llm.User
+		role := modelwire.User
 		if turn.Assistant {
-			role = llm.Assistant
+			role = modelwire.Assistant
 		}
 		req.Turns = append(req.Turns, llm.Turn{Role: role, Parts: []string{turn.Text}})
 	}

@@ -261,11 +261,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := oneOf("model.kind", c.Model.Kind, "openai", "anthropic"); err != nil {
+	if err := c.Model.validate(); err != nil {
 		return err
-	}
-	if c.Model.URL != "" && c.Model.Name == "" {
-		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
 	if err := c.NATS.validate(); err != nil {
 		return err

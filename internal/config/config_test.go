@@ -122,6 +122,11 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"two roots of one id", "fs: {roots: [{id: a, path: " + dir + "}, {id: a, path: " + dir + "}]}", "fs.roots[1].id"},
 		{"relative root", "fs: {roots: [{id: a, path: x}]}", "fs.roots[0].path"},
 		{"absent root", "fs: {roots: [{id: a, path: " + dir + "/none}]}", "fs.roots[0].path"},
+		{"a model of another kind", "model: {kind: smoke}", "model.kind"},
+		{"a model without a name", "model: {url: 'http://127.0.0.1:1/v1'}", "model.name"},
+		{"a route of another class", "model: {routes: [{class: huge, kind: openai-chat, url: 'http://127.0.0.1:1/v1', name: m}]}", "model.routes[0].class"},
+		{"a route without a model", "model: {routes: [{class: large, kind: gemini-generate, url: 'http://127.0.0.1:1/v1'}]}", "model.routes[0]: a route needs url and name"},
+		{"one model twice", "model: {url: 'http://127.0.0.1:1/v1', name: m, routes: [{class: small, kind: openai, url: 'http://127.0.0.1:1/v1', name: m}]}", "model.url: move it"},
 		{"nats without a secret", "nats: {url: nats://10.0.0.1:4222}", "nats.key_secret"},
 		{"nats with a password in it", "nats: {url: nats://a:b@10.0.0.1:4222, key_secret: bus}", "nats.url"},
 		{"nats by another protocol", "nats: {url: 'nats://a:1, http://b:2', key_secret: bus}", "nats.url"},
@@ -220,6 +225,23 @@ func countLeaves(t reflect.Type) (n int) {
 		}
 	}
 	return n
+}
+
+func TestAModelIsShortForARouteAndRoutesComeFromAVariable(t *testing.T) {
+	t.Parallel()
+	short, err := load(t, "model: {kind: anthropic, url: 'http://127.0.0.1:1', name: m, key_secret: k}", nil, nil)
+	want := []config.ModelRoute{{Class: "large", Kind: "anthropic-messages", URL: "http://127.0.0.1:1", Name: "m", KeySecret: "k"}}
+	if d := cmp.Diff(want, short.Model.All()); d != "" || err != nil {
+		t.Errorf("a single model: %v, routes (-want +got)\n%s", err, d)
+	}
+	long, err := load(t, "", []string{"JUNCTOR_MODEL_ROUTES=large anthropic http://127.0.0.1:1 m k, small openai-chat http://127.0.0.1:2/v1 qwen:7b"}, nil)
+	want = append(want, config.ModelRoute{Class: "small", Kind: "openai-chat", URL: "http://127.0.0.1:2/v1", Name: "qwen:7b"})
+	if d := cmp.Diff(want, long.Model.All()); d != "" || err != nil {
+		t.Errorf("JUNCTOR_MODEL_ROUTES: %v, routes (-want +got)\n%s", err, d)
+	}
+	if _, err := load(t, "", []string{"JUNCTOR_MODEL_ROUTES=large openai"}, nil); err == nil || !strings.Contains(err.Error(), "is not class kind url name") {
+		t.Errorf("a route with two words: got %v, want an error that shows the form", err)
+	}
 }
 
 func FuzzLoad(f *testing.F) {

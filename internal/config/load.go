@@ -201,6 +201,8 @@ func typeName(t reflect.Type) string {
 		return "list of {id, path, read_only}"
 	case "[]config.PublicRoute":
 		return "list of {endpoint, module, method, path}"
+	case "[]config.ModelRoute":
+		return "list of {class, kind, url, name, key_secret}"
 	case "[]config.View":
 		return "list of {name, exposure, modules, own_names, name_limit, dotted}"
 	case "[]string":
@@ -244,6 +246,12 @@ func readEnv(environ []string) (map[string]any, error) {
 			out[path] = roots
 		case reflect.TypeFor[[]PublicRoute]():
 			routes, err := parsePublicRoutes(value)
+			if err != nil {
+				return nil, fmt.Errorf("environment: %s: %w", name, err)
+			}
+			out[path] = routes
+		case reflect.TypeFor[[]ModelRoute]():
+			routes, err := parseModelRoutes(value)
 			if err != nil {
 				return nil, fmt.Errorf("environment: %s: %w", name, err)
 			}
@@ -441,6 +449,8 @@ func plainValue(v reflect.Value) any {
 			routes = append(routes, map[string]any{"endpoint": r.Endpoint, "module": r.Module, "method": r.Method, "path": r.Path})
 		}
 		return routes
+	case []ModelRoute:
+		return plainModelRoutes(x)
 	case []View:
 		return plainViews(x)
 	case []string:

@@ -1,10 +1,109 @@
 package config
 
-// Model configures the language model that explains results and answers chat.
+import (
+	"fmt"
+	"strings"
+)
+
+// Model configures the language models that explain results and answer chat.
 type Model struct {
-	Kind      string `koanf:"kind" doc:"What the service speaks: openai (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others) or anthropic (messages)."`
-	URL       string `koanf:"url" doc:"Base address of the service, with /v1 for openai; https, or http on this machine. Empty: there is no model, results are explained by a plain extract and chat answers commands only."`
-	Name      string `koanf:"name" doc:"Name of the model, as the service calls it."`
-	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
-	MaxTokens int    `koanf:"max_tokens" doc:"Longest answer, in tokens."`
+	Kind      string       `koanf:"kind" doc:"What the service of model.url speaks: openai-chat (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others; openai for short), openai-responses, anthropic-messages (anthropic for short) or gemini-generate."`
+	URL       string       `koanf:"url" doc:"Base address of the service, with /v1 for OpenAI's forms and /v1beta for Gemini's; https, or http on this machine. With model.name this is short for one route of class large. Without it and without routes, results are explained by a plain extract and chat answers commands only."`
+	Name      string       `koanf:"name" doc:"Name of the model, as the service calls it."`
+	KeySecret string       `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
+	MaxTokens int          `koanf:"max_tokens" doc:"Longest answer, in tokens."`
+	Routes    []ModelRoute `koanf:"routes" doc:"Services in the order in which they are tried, instead of model.url: if one is overloaded, out of order or too slow before it has said anything, the next one of its class is asked. Class large answers chat, class small explains results; a class without a route uses the other's. As a variable: class kind url name [key_secret], comma-separated."`
+}
+
+// ModelRoute is one service.
+type ModelRoute struct {
+	Class     string `koanf:"class" doc:"large or small."`
+	Kind      string `koanf:"kind" doc:"One of the kinds of model.kind."`
+	URL       string `koanf:"url" doc:"Base address of the service."`
+	Name      string `koanf:"name" doc:"Name of the model."`
+	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the key."`
+}
+
+// The classes of models.
+const (
+	ModelLarge = "large"
+	ModelSmall = "small"
+)
+
+const maxModelRoutes = 16
+
+// All returns the routes, or the one that model.url stands for. Kinds are in their long form.
+func (m Model) All() []ModelRoute {
+	list := m.Routes
+	if m.URL != "" {
+		list = []ModelRoute{{ModelLarge, m.Kind, m.URL, m.Name, m.KeySecret}}
+	}
+	out := make([]ModelRoute, len(list))
+	for i, r := range list {
+		switch r.Kind {
+		case "openai":
+			r.Kind = "openai-chat"
+		case "anthropic":
+			r.Kind = "anthropic-messages"
+		}
+		out[i] = r
+	}
+	return out
+}
+
+func (m Model) validate() error {
+	kinds := []string{"openai-chat", "openai-responses", "anthropic-messages", "gemini-generate", "openai", "anthropic"}
+	if err := oneOf("model.kind", m.Kind, kinds...); err != nil {
+		return err
+	}
+	if m.URL != "" && m.Name == "" {
+		return fmt.Errorf("model.name: say which model of %s is asked", m.URL)
+	}
+	if m.URL != "" && len(m.Routes) > 0 {
+		return fmt.Errorf("model.url: move it to model.routes, which is set too")
+	}
+	if len(m.Routes) > maxModelRoutes {
+		return fmt.Errorf("model.routes: %d are too many; use at most %d", len(m.Routes), maxModelRoutes)
+	}
+	for i, r := range m.Routes {
+		at := fmt.Sprintf("model.routes[%d]", i)
+		if err := oneOf(at+".class", r.Class, ModelLarge, ModelSmall); err != nil {
+			return err
+		}
+		if err := oneOf(at+".kind", r.Kind, kinds...); err != nil {
+			return err
+		}
+		if r.URL == "" || r.Name == "" {
+			return fmt.Errorf("%s: a route needs url and name", at)
+		}
+	}
+	return nil
+}
+
+// parseModelRoutes parses a comma-separated list of class kind url name [key_secret].
+func parseModelRoutes(s string) ([]any, error) {
+	var out []any
+	for part := range strings.SplitSeq(s, ",") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		if len(words) != 4 && len(words) != 5 {
+			return nil, fmt.Errorf("%q is not class kind url name [key_secret]", strings.TrimSpace(part))
+		}
+		route := map[string]any{"class": words[0], "kind": words[1], "url": words[2], "name": words[3]}
+		if len(words) == 5 {
+			route["key_secret"] = words[4]
+		}
+		out = append(out, route)
+	}
+	return out, nil
+}
+
+func plainModelRoutes(routes []ModelRoute) []any {
+	out := []any{}
+	for _, r := range routes {
+		out = append(out, map[string]any{"class": r.Class, "kind": r.Kind, "url": r.URL, "name": r.Name, "key_secret": r.KeySecret})
+	}
+	return out
 }

@@ -21,7 +21,7 @@ import (
 
 // newAnalyzer returns an Analyzer that compiles schemas as the catalog does and uses the
 // model unless it is nil.
-func newAnalyzer(model *llm.Client) *analyze.Analyzer {
+func newAnalyzer(model *llm.Model) *analyze.Analyzer {
 	cfg := analyze.Config{Compile: func(schema []byte) (analyze.Checker, error) { return catalog.CompileSchema(schema) }}
 	if model != nil {
 		cfg.Model, cfg.ModelName = model, model.Model()

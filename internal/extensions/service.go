@@ -63,8 +63,8 @@ type Config struct {
 	Log      *audit.Log
 	Logger   *slog.Logger
 	Secrets  *secretstore.Store
-	Model    *llm.Client // nil if not configured
-	Version  string      // of the server
+	Model    *llm.Model // nil if not configured
+	Version  string     // of the server
 	// Builtins are the commands that other parts of the server implement. They take
 	// precedence over commands of extensions.
 	Builtins []command.Command
@@ -95,7 +95,7 @@ type Service struct {
 	box       *sandbox.Box
 	tools     *tool.Executor
 	scripts   *script.Executor
-	model     *llm.Client // nil if no model is configured
+	model     *llm.Model // nil if no model is configured
 	calls     *api.Client
 	databases *db.Executor
 	browsers  *browser.Browsers

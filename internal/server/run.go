@@ -152,9 +152,7 @@ func (s *Server) close() {
 			s.logger.Error("extensions not closed cleanly", "err", err)
 		}
 	}
-	if s.model != nil {
-		s.model.Close()
-	}
+	s.models.Close()
 	if s.agents != nil {
 		if err := s.agents.Close(); err != nil {
 			s.logger.Error("task agents not closed cleanly", "err", err)

@@ -65,8 +65,8 @@ type Server struct {
 	plane
 	machine
 	surfaces
-	bus   *bus.Bus
-	model *llm.Client // nil: none is configured
+	bus    *bus.Bus
+	models llm.Classes
 
 	extensions *extensions.Service
 	agents     *taskagents.Service
@@ -142,11 +142,12 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openPlane(); err != nil {
 		return err
 	}
-	if s.model, err = openModel(cfg, s.secrets); err != nil {
+	if s.models, err = openModels(cfg.Model, s.secrets); err != nil {
 		return err
 	}
 	if s.extensions, err = extensions.New(ctx, extensions.Config{
-		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
+		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Version: s.version,
+		Model:    s.models.Small,
 		Builtins: engine.Builtins(),
 		Mode:     s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
 		Metrics: s.metrics,
@@ -164,7 +165,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.chat, err = chat.New(chat.Config{
-		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Model: s.model, Commands: s.extensions,
+		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
+		Model:     s.models.Large,
 		Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
 	}); err != nil {
 		return err

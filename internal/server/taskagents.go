@@ -17,8 +17,8 @@ func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 		Engine: s.engine, Tasks: s.tasks, Rooms: s.chat.Messages(),
 		Standing: s.standing, Publish: s.publish, Address: s.Address, Door: s.door, Unrouted: restserve.Unrouted, Logger: s.logger,
 	}
-	if s.model != nil {
-		cfg.Model = s.model
+	if s.models.Large != nil {
+		cfg.Model = s.models.Large
 	}
 	if s.agents, err = taskagents.New(ctx, cfg); err != nil {
 		return err

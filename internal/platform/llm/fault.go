@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -64,7 +65,7 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 		return &transient{err, after}
 	case s >= 500:
 		return &transient{fault(capability.CodeUnavailable, "the model service is out of order", said, ""), pause(res.Header.Get("Retry-After"))}
-	case s == http.StatusBadRequest && c.cfg.Kind == OpenAI && bytes.Contains(body, []byte("max_completion_tokens")) &&
+	case s == http.StatusBadRequest && c.cfg.Form == modelwire.OpenAIChat && bytes.Contains(body, []byte("max_completion_tokens")) &&
 		!c.newTokens.Swap(true):
 		return &transient{fault(capability.CodeFailed, "the model service wants the newer form of a request", said, "model_refused"), 0}
 	}
@@ -119,7 +120,7 @@ func readEvents(r io.Reader, each func(data []byte) (stop bool, err error)) erro
 	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return unreadable(err)
 	} else if err != nil {
-		return &transient{fault(capability.CodeUnavailable, "the answer of the model broke off", err.Error(), ""), 0}
+		return broken(err.Error())
 	}
 	_, err := flush()
 	return err

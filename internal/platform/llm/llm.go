@@ -1,7 +1,7 @@
-// Package llm calls a language model: any service with the API of OpenAI's chat completions
-// (OpenAI, Ollama, vLLM, OpenRouter, Gemini's compatible endpoint) or of Anthropic's
-// messages. It is one client with two small wire forms. Packages that use a model declare
-// their own one-method interface, which [Client.Complete] implements.
+// Package llm calls language models: any service with an API in one of the forms
+// of [modelwire]. A [Client] calls one service; a [Model] has several, and uses the next one
+// where the first is out of order. Packages that need only text declare their own one-method
+// interface, which [Model.Complete] implements.
 //
 // Prompt, response, time, concurrent calls and retries are bounded. The key is sent in one
 // request header, only to the configured host (redirects are not followed), and is removed
@@ -18,25 +18,17 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
 
 const op = "llm"
 
-// Kind is a wire form.
-type Kind string
-
-// The wire forms.
-const (
-	OpenAI    Kind = "openai"    // POST <base>/chat/completions
-	Anthropic Kind = "anthropic" // POST <base>/v1/messages
-)
-
 // Defaults and limits.
 const (
 	DefaultTimeout   = 60 * time.Second
 	DefaultMaxTokens = 2048
-	MaxPrompt        = 1 << 20 // bytes of all texts of a request
+	MaxPrompt        = 4 << 20 // bytes of an encoded request
 	DefaultMaxText   = 256 << 10
 	maxBody          = 8 << 20 // bytes of a whole response
 	maxErrorBody     = 16 << 10
@@ -46,8 +38,8 @@ const (
 
 // Config configures the model and its limits.
 type Config struct {
-	Kind    Kind
-	BaseURL string // with /v1 for OpenAI's form; http is for loopback only
+	Form    modelwire.Form
+	BaseURL string // with /v1 for OpenAI's forms, /v1beta for Gemini's; http is for loopback only
 	Model   string
 	// Key returns the key. It is called for every call, so that a replaced key is used at
 	// once. If nil, no key is sent.
@@ -65,7 +57,7 @@ type Config struct {
 // Client calls one model. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
-	url    string
+	base   string
 	http   *http.Client
 	places chan struct{}
 	// newTokens is set once the service has required max_completion_tokens.
@@ -78,8 +70,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args",
 			"correct the llm section of the configuration")
 	}
-	if cfg.Kind != OpenAI && cfg.Kind != Anthropic {
-		return invalid("the kind of a model service is %s or %s", OpenAI, Anthropic)
+	if !cfg.Form.Valid() {
+		return invalid("the kind of a model service is one of %v", modelwire.Forms())
 	}
 	if cfg.Model == "" {
 		return invalid("no model is named")
@@ -91,12 +83,8 @@ func New(cfg Config) (*Client, error) {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		return invalid("the base URL of the model service must be https: the key and the texts would be readable on the way")
 	}
-	path := "/chat/completions"
-	if cfg.Kind == Anthropic {
-		path = "/v1/messages"
-	}
 	base := strings.TrimRight(cfg.BaseURL, "/")
-	if cfg.Kind == Anthropic {
+	if cfg.Form == modelwire.AnthropicMessages {
 		base = strings.TrimSuffix(base, "/v1")
 	}
 	if cfg.MaxTokens <= 0 {
@@ -122,7 +110,7 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 	return &Client{
-		cfg: cfg, url: base + path, places: make(chan struct{}, cfg.AtOnce),
+		cfg: cfg, base: base, places: make(chan struct{}, cfg.AtOnce),
 		http: &http.Client{Transport: cfg.Transport, CheckRedirect: func(*http.Request,
 			[]*http.Request,
 		) error {
@@ -153,96 +141,76 @@ func (c *Client) Model() string { return c.cfg.Model }
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Roles of turns.
-const (
-	User      = "user"
-	Assistant = "assistant"
-)
-
-// Turn is one message of a conversation. Its parts stay separate on the wire.
-type Turn struct {
-	Role  string
-	Parts []string
-}
-
-// Request is a prompt for a model.
-type Request struct {
-	System    string
-	Turns     []Turn // the first is a user's
-	MaxTokens int    // 0 or a larger value means the configured maximum
-}
-
-// Reply is the model's response.
-type Reply struct {
-	Text      string
-	Model     string // name reported by the service
-	In, Out   int    // tokens; 0 if the service does not report them
-	Truncated bool   // the text ended at a limit of the service or of the client
-}
-
-// Complete returns the response to one user message of several parts, and the number of tokens
-// used. Errors are those of [Client.Ask].
-func (c *Client) Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error) {
-	r, err := c.Ask(ctx, Request{System: system, Turns: []Turn{{User, parts}}}, nil)
-	return r.Text, r.In + r.Out, err
-}
-
-// Ask sends a request to the model and returns its response. If emit is not nil, the response is
-// streamed: emit is called with each piece in order, and its error ends the call. A transient
-// failure before the first piece is retried; there are up to three attempts.
+// Exchange sends a request to the model and returns its reply. The client sets the model, and
+// the limit of tokens where the request has none or a larger one. If emit is not nil, the reply
+// is streamed: emit is called with each piece in order, and its error ends the call. A transient
+// failure before the first piece is retried; there are up to three attempts. A refusal of the
+// model is a reply with [modelwire.StopRefused].
 //
-// Errors: too_large for a prompt beyond [MaxPrompt]; overloaded, with the delay that the
+// Errors: too_large for a request beyond [MaxPrompt]; overloaded, with the delay that the
 // service requires; unavailable if the service is unreachable or broken, or rejects the key;
-// failed, reason model_refused if the service or the model rejects the request, or
-// output_parse_error for a malformed response; timeout; cancelled. Texts of the service appear
-// only in the cause, without the key.
-func (c *Client) Ask(ctx context.Context, req Request, emit func(piece string) error) (Reply, error) {
-	size := len(req.System)
-	for _, t := range req.Turns {
-		for _, p := range t.Parts {
-			size += len(p)
-		}
+// failed, reason model_refused if the service rejects the request, or output_parse_error for a
+// malformed response; timeout; cancelled. Texts of the service appear only in the cause, without
+// the key.
+func (c *Client) Exchange(ctx context.Context, req modelwire.Request, emit func(modelwire.Delta) error) (modelwire.Reply, error) {
+	reply, err := c.exchange(ctx, req, emit, maxAttempts)
+	if err != nil {
+		return reply, capability.AsError(err)
 	}
-	if size > MaxPrompt {
-		return Reply{}, capability.Errorf(capability.CodeTooLarge, op, "the texts for the model have %d bytes; %d are the most", size, MaxPrompt)
-	}
+	return reply, nil
+}
+
+// exchange is Exchange with a number of attempts. Its error is a *transient if another service
+// might answer instead.
+func (c *Client) exchange(
+	ctx context.Context, req modelwire.Request, emit func(modelwire.Delta) error, attempts int,
+) (modelwire.Reply, error) {
+	req.Model, req.Stream = c.cfg.Model, emit != nil
 	if req.MaxTokens <= 0 || req.MaxTokens > c.cfg.MaxTokens {
 		req.MaxTokens = c.cfg.MaxTokens
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	select {
 	case c.places <- struct{}{}:
 		defer func() { <-c.places }()
 	case <-ctx.Done():
-		return Reply{}, capability.AsError(ctx.Err())
+		return modelwire.Reply{}, capability.AsError(ctx.Err())
 	}
 	var key secret.Value
 	if c.cfg.Key != nil {
 		var err error
 		if key, err = c.cfg.Key(); err != nil {
-			return Reply{}, capability.Wrap(capability.CodeUnavailable, op, "the key of the model service cannot be read", err).
+			return modelwire.Reply{}, capability.Wrap(capability.CodeUnavailable, op, "the key of the model service cannot be read", err).
 				With("model_credentials", "store it with: junctor secrets set")
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		a := &answer{most: c.cfg.MaxText, emit: emit}
-		err := c.attempt(ctx, req, key, a)
+		a := &attemptOf{emit: emit}
+		reply, err := c.attempt(ctx, req, key, a)
 		if err == nil {
-			return a.reply(c.cfg.Model), nil
+			return reply, nil
 		}
 		if a.failed != nil {
-			return Reply{}, a.failed
+			return reply, a.failed
 		}
 		if ctx.Err() != nil {
-			return Reply{}, capability.AsError(ctx.Err())
+			err = capability.AsError(ctx.Err())
+			if caller.Err() == nil && !a.emitted {
+				err = &transient{err, 0} // the service is slow, another may not be
+			}
+			return reply, err
 		}
 		again := asTransient(err)
-		if again == nil || a.emitted || attempt == maxAttempts || again.after > maxRetryDelay {
-			return Reply{}, capability.AsError(err)
+		if again == nil || a.emitted {
+			return reply, capability.AsError(err)
+		}
+		if attempt >= attempts || again.after > maxRetryDelay {
+			return reply, err
 		}
 		if err := c.cfg.Wait(ctx, max(again.after, time.Duration(attempt)*500*time.Millisecond)); err != nil {
-			return Reply{}, capability.AsError(err)
+			return reply, capability.AsError(err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/llm"
+	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -48,10 +49,12 @@ func serve(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Reque
 	return s
 }
 
-func (s *service) client(t *testing.T, cfg llm.Config) *llm.Client {
+func immediately(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+
+func (s *service) client(t *testing.T, cfg llm.Config) *llm.Model {
 	t.Helper()
-	if cfg.Kind == "" {
-		cfg.Kind = llm.OpenAI
+	if cfg.Form == "" {
+		cfg.Form = modelwire.OpenAIChat
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = s.URL + "/v1"
@@ -59,14 +62,14 @@ func (s *service) client(t *testing.T, cfg llm.Config) *llm.Client {
 	cfg.Model = "tiny-1"
 	cfg.Key = func() (secret.Value, error) { return secret.New(key), nil }
 	if cfg.Wait == nil {
-		cfg.Wait = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+		cfg.Wait = immediately
 	}
 	c, err := llm.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return c
+	return llm.NewModel(nil, c)
 }
 
 func write(w http.ResponseWriter, kind, body string) {
@@ -125,20 +128,20 @@ data: {"type":"message_stop"}
 func TestBothWireForms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind           llm.Kind
+		kind           modelwire.Form
 		path           string
 		whole, stream  string
 		asked, flowing string
 	}{
 		{
-			llm.OpenAI, "/v1/chat/completions", openAIBody, openAIStream,
-			`{"model":"tiny-1","messages":[{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],"max_tokens":2048}`,
-			`{"model":"tiny-1","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"},{"role":"user","content":"hu"}],"max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`,
+			modelwire.OpenAIChat, "/v1/chat/completions", openAIBody, openAIStream,
+			`{"model":"tiny-1","max_tokens":2048,"messages":[{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`,
+			`{"model":"tiny-1","max_tokens":10,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"},{"role":"user","content":"hu"}]}`,
 		},
 		{
-			llm.Anthropic, "/v1/messages", anthropicBody, anthropicStream,
+			modelwire.AnthropicMessages, "/v1/messages", anthropicBody, anthropicStream,
 			`{"model":"tiny-1","max_tokens":2048,"system":"be brief","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`,
-			`{"model":"tiny-1","max_tokens":10,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"},{"role":"user","content":"hu"}],"stream":true}`,
+			`{"model":"tiny-1","max_tokens":10,"stream":true,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"},{"role":"user","content":"hu"}]}`,
 		},
 	} {
 		s := serve(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -148,7 +151,7 @@ func TestBothWireForms(t *testing.T) {
 				write(w, "text/event-stream; charset=utf-8", c.stream)
 			}
 		})
-		client := s.client(t, llm.Config{Kind: c.kind})
+		client := s.client(t, llm.Config{Form: c.kind})
 		text, tokens, err := client.Complete(t.Context(), "be brief", "a", "b")
 		if text != "hello é" || tokens != 9 || err != nil {
 			t.Errorf(`%s: %q %d %v; want text = "hello é", tokens = 9, no error`, c.kind, text, tokens, err)
@@ -156,7 +159,7 @@ func TestBothWireForms(t *testing.T) {
 		var pieces []string
 		got, err := client.Ask(t.Context(), llm.Request{
 			MaxTokens: 10,
-			Turns:     []llm.Turn{{llm.User, []string{"hi"}}, {llm.Assistant, []string{"ho"}}, {llm.User, []string{"hu"}}},
+			Turns:     []llm.Turn{{modelwire.User, []string{"hi"}}, {modelwire.Assistant, []string{"ho"}}, {modelwire.User, []string{"hu"}}},
 		}, func(p string) error { pieces = append(pieces, p); return nil })
 		if want := (llm.Reply{Text: "hello é", Model: "tiny-1-2026", In: 7, Out: 2}); got != want || err != nil ||
 			strings.Join(pieces, "|") != "hel|lo é" {
@@ -167,10 +170,11 @@ func TestBothWireForms(t *testing.T) {
 				c.kind, s.paths[0], s.bodies[0], s.bodies[1], c.asked, c.flowing, c.path)
 		}
 		h := s.heads[0]
-		if c.kind == llm.OpenAI && (h.Get("Authorization") != "Bearer "+key || h.Get("x-api-key") != "") {
+		if c.kind == modelwire.OpenAIChat && (h.Get("Authorization") != "Bearer "+key || h.Get("x-api-key") != "") {
 			t.Errorf("%s: header = %v, want Authorization with the key and no x-api-key", c.kind, h)
 		}
-		if c.kind == llm.Anthropic && (h.Get("x-api-key") != key || h.Get("anthropic-version") != "2023-06-01" || h.Get("Authorization") != "") {
+		if c.kind == modelwire.AnthropicMessages && (h.Get("x-api-key") != key || h.Get("anthropic-version") != "2023-06-01" ||
+			h.Get("Authorization") != "") {
 			t.Errorf("%s: header = %v, want x-api-key with the key, anthropic-version and no Authorization", c.kind, h)
 		}
 	}
@@ -253,30 +257,30 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 func TestStreamsThatBreak(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		kind   llm.Kind
+		kind   modelwire.Form
 		stream string
 		want   string // code, requests
 	}{
-		"nothing came":         {llm.OpenAI, ": hm\n\n", "unavailable 3"},
-		"broken after a piece": {llm.OpenAI, `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", "unavailable 1"},
-		"no JSON":              {llm.OpenAI, "data: nonsense\n\n", "failed 1"},
-		"an error in it":       {llm.OpenAI, `data: {"error":{"message":"` + key + `"}}` + "\n\n", "unavailable 3"},
+		"nothing came":         {modelwire.OpenAIChat, ": hm\n\n", "unavailable 3"},
+		"broken after a piece": {modelwire.OpenAIChat, `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", "unavailable 1"},
+		"no JSON":              {modelwire.OpenAIChat, "data: nonsense\n\n", "failed 1"},
+		"an error in it":       {modelwire.OpenAIChat, `data: {"error":{"message":"` + key + `"}}` + "\n\n", "unavailable 3"},
 		"an error of Anthropic": {
-			llm.Anthropic, `data: {"type":"error","error":{"type":"overloaded_error","message":"` + key + `"}}` + "\n\n",
+			modelwire.AnthropicMessages, `data: {"type":"error","error":{"type":"overloaded_error","message":"` + key + `"}}` + "\n\n",
 			"unavailable 3",
 		},
 		"no end of Anthropic": {
-			llm.Anthropic, `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}` + "\n\n",
+			modelwire.AnthropicMessages, `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}` + "\n\n",
 			"unavailable 1",
 		},
-		"a line without end": {llm.OpenAI, "data: " + strings.Repeat("x", 1<<20+1), "failed 1"},
+		"a line without end": {modelwire.OpenAIChat, "data: " + strings.Repeat("x", 1<<20+1), "failed 1"},
 		"refused": {
-			llm.OpenAI, `data: {"choices":[{"delta":{},"finish_reason":"content_filter"}]}` + "\n\ndata: [DONE]\n\n",
+			modelwire.OpenAIChat, `data: {"choices":[{"delta":{},"finish_reason":"content_filter"}]}` + "\n\ndata: [DONE]\n\n",
 			"failed 1",
 		},
 	} {
 		s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", c.stream) })
-		_, err := s.client(t, llm.Config{Kind: c.kind}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+		_, err := s.client(t, llm.Config{Form: c.kind}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}},
 			func(string) error { return nil })
 		if got := fmt.Sprintf("%s %d", capability.CodeOf(err), len(s.bodies)); got != c.want ||
 			strings.Contains(fmt.Sprintf("%+v %v", err, errors.Unwrap(err)), key) {
@@ -285,12 +289,12 @@ func TestStreamsThatBreak(t *testing.T) {
 	}
 	stop := errors.New("the reader has gone")
 	s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", openAIStream) })
-	if _, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+	if _, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}},
 		func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v; want err is %v", err, stop)
 	}
 	s = serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "application/json", openAIBody) })
-	got, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+	got, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}},
 		func(string) error { return nil })
 	if got.Text != "hello é" || err != nil {
 		t.Errorf(`a service that does not stream: %v %v; want got.Text = "hello é", no error`, got, err)
@@ -314,7 +318,7 @@ func TestEverythingIsBounded(t *testing.T) {
 		}
 	})
 	c := s.client(t, llm.Config{MaxText: 7, Timeout: 200 * time.Millisecond})
-	ask := llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}}
+	ask := llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}}
 	for _, emit := range []func(string) error{nil, func(string) error { return nil }} {
 		if got, err := c.Ask(t.Context(), ask, emit); got.Text != "hello " || !got.Truncated || err != nil {
 			t.Errorf(`c.Ask(t.Context(), ask, emit) = %v, err = %v, want got.Text == "hello " && got.Truncated && err == nil`, got, err)
@@ -338,26 +342,26 @@ func TestEverythingIsBounded(t *testing.T) {
 		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	for _, cfg := range []llm.Config{
-		{Kind: "x", BaseURL: "https://a", Model: "m"},
-		{Kind: llm.OpenAI, BaseURL: "https://a"},
-		{Kind: llm.OpenAI, BaseURL: "http://example.com/v1", Model: "m"},
-		{Kind: llm.OpenAI, BaseURL: "https://u:p@a/v1", Model: "m"},
-		{Kind: llm.OpenAI, BaseURL: "https://a/v1?k=v", Model: "m"},
-		{Kind: llm.OpenAI, BaseURL: "ftp://a", Model: "m"},
-		{Kind: llm.OpenAI, BaseURL: "", Model: "m"},
+		{Form: "x", BaseURL: "https://a", Model: "m"},
+		{Form: modelwire.OpenAIChat, BaseURL: "https://a"},
+		{Form: modelwire.OpenAIChat, BaseURL: "http://example.com/v1", Model: "m"},
+		{Form: modelwire.OpenAIChat, BaseURL: "https://u:p@a/v1", Model: "m"},
+		{Form: modelwire.OpenAIChat, BaseURL: "https://a/v1?k=v", Model: "m"},
+		{Form: modelwire.OpenAIChat, BaseURL: "ftp://a", Model: "m"},
+		{Form: modelwire.OpenAIChat, BaseURL: "", Model: "m"},
 	} {
 		if _, err := llm.New(cfg); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("cfg.BaseURL = %v, err = %v, want capability.CodeOf(err) == capability.CodeInvalidInput", cfg.BaseURL, err)
 		}
 	}
 	unread, err := llm.New(llm.Config{
-		Kind: llm.Anthropic, BaseURL: "https://a/v1/", Model: "m",
+		Form: modelwire.AnthropicMessages, BaseURL: "https://a/v1/", Model: "m",
 		Key: func() (secret.Value, error) { return secret.Value{}, errors.New("no file") },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := unread.Complete(t.Context(), "", "y"); capability.AsError(err).Reason != "model_credentials" {
+	if _, _, err := llm.NewModel(nil, unread).Complete(t.Context(), "", "y"); capability.AsError(err).Reason != "model_credentials" {
 		t.Errorf(`%v; want capability.AsError(err).Reason = "model_credentials"`, err)
 	}
 }

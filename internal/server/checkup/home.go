@@ -17,15 +17,19 @@ import (
 func (c Config) secrets() httpapi.Check {
 	s := c.Settings
 	count := 0
-	for _, ref := range []struct {
+	type reference struct {
 		key, name string
 		used      bool
-	}{
-		{"model.key_secret", s.Model.KeySecret, s.Model.URL != ""},
+	}
+	references := []reference{
 		{"store.password_secret", s.Store.PasswordSecret, s.Store.URL != ""},
 		{"nats.key_secret", s.NATS.KeySecret, s.NATS.URL != ""},
 		{"agents.opencode_key_secret", s.Agents.OpenCodeKeySecret, s.Agents.OpenCodeURL != ""},
-	} {
+	}
+	for _, r := range s.Model.All() {
+		references = append(references, reference{"model", r.KeySecret, true})
+	}
+	for _, ref := range references {
 		if ref.name == "" || !ref.used {
 			continue
 		}
