@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { post } from "../api";
 import { Act, Show, Tag, type Meaning, bytes, json, useLoad, visible } from "../ui";
-import type { Approval, Shown } from "./approvals";
+import type { Approval, Shown } from "../approval";
 
 export const topics = /^(approval|confirmation|grant)\./;
 export const states: Record<string, Meaning> = { pending: "wait", approved: "ok", denied: "bad", expired: "", superseded: "", ended: "" };

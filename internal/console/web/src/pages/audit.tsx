@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { get } from "../api";
 import { go, here, href } from "../route";
-import { toolOf } from "./approvals";
+import { toolOf } from "../approval";
 import { Act, Ago, Empty, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
 
 export interface Row {

@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
 import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, useLoad, visible } from "../ui";
-import { toolOf } from "./approvals";
+import { toolOf } from "../approval";
 import { Fact } from "./audit";
 
 interface Tool {

@@ -1,6 +1,7 @@
 import { href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
-import { type Approval, Gist, decide, pendingPath } from "./approvals";
+import { type Approval, decide, pendingPath } from "../approval";
+import { Gist } from "./approvals";
 import { topics } from "./answers";
 import { type Task, type Thread, taskTitle, threadsPath } from "./tasks";
 import { type Row, needsApproval, subject } from "./audit";
