@@ -109,7 +109,15 @@ func newDevice(t *testing.T, r *codeRuntime) node {
 	table := functions.New(0)
 	h := skill.New(skill.Config{Node: "n", Functions: table, Actions: new(deviceaction.Set), Store: store, Runtime: r, AllowCode: true})
 	t.Cleanup(h.Close)
-	return node{h, functions.NewExecutor(functions.Config{Node: "n", Functions: table, Timeout: 20 * time.Second})}
+	exec := functions.NewExecutor(functions.Config{Node: "n", Functions: table, Timeout: 20 * time.Second})
+	t.Cleanup(func() { // a call that ran into its timeout may still be ending
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := exec.Close(ctx); err != nil {
+			t.Errorf("wait for the running calls: got %v, want no error", err)
+		}
+	})
+	return node{h, exec}
 }
 
 // install puts one module on the device; each export is a function of its name.

@@ -185,9 +185,15 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
+// clusterTurn lets one test at a time have a cluster: with several, the servers of a cluster
+// wait for a processor so long that they do not agree on a leader.
+var clusterTurn = make(chan struct{}, 1)
+
 // cluster is three servers, and a broker of each gateway with one of them.
 func cluster(t testing.TB) *world {
 	t.Helper()
+	clusterTurn <- struct{}{}
+	t.Cleanup(func() { <-clusterTurn })
 	w := &world{t: t, ctx: limited(t), heartbeat: 200 * time.Millisecond, servers: startServers(t, 3)}
 	for i := range 2 {
 		w.brokers = append(w.brokers, w.open(i))
