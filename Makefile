@@ -70,14 +70,12 @@ interop-deps:
 
 # The race detector leaves out what starts other programs or reads all sources, and does little
 # itself, and the SQLite that was translated from C, which it makes several times slower.
-PLAIN := ./cmd/junctor ./internal/testkit/archtest ./interop ./interop/console
+PLAIN := ./cmd/junctor ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: deps console lint interop-deps agents-deps
 	$(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
-	$(GO) test -timeout 20m $(PLAIN)
-	TASK_AGENTS_CLIS=$(CLIS) $(GO) test -short -count=1 -timeout 15m ./interop/clis
-	MUTATE=1 $(GO) test -timeout 20m ./internal/testkit/mutation
+	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
 
 # The programs of task agents, in the versions of the lock file. One that cannot be had is
