@@ -269,6 +269,7 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
 	case returnsMCP(reply.Provider):
+		s.remember(c, reply)
 		if dst, ok := appendUpstreamResult(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
 			return exchange.Outcome{Result: dst}
 		}

@@ -40,7 +40,9 @@ type rendered struct {
 	byPrompt                      map[string]*catalog.Entry
 	byURI                         map[string]*catalog.Entry
 	byTemplate                    []template
-	withheld                      map[string]bool // resources that the caller may not read, by module and address
+	withheld                      map[string]bool           // resources that the caller may not read, by module and address
+	refused                       []template                // templates that the caller may not use
+	readers                       map[string]*catalog.Entry // by module: what reads resources that are not listed
 }
 
 // listing is the content of one list method: the encoded items, joined, so that a page is

@@ -59,7 +59,8 @@ type Config struct {
 	Exposure compile.View
 	// Views are the named ones, beside the default.
 	Views map[string]View
-	// Updates reports changed resources. If nil, clients cannot subscribe.
+	// Updates reports changed resources, and those that the catalog does not have. If nil, clients
+	// cannot subscribe.
 	Updates Updates
 	// Own provides the server's own resources. If nil, the server has none, and results
 	// above 1 MiB are errors.
@@ -88,10 +89,13 @@ type Policy interface {
 	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
 }
 
-// Updates subscribes to a resource of a module. The callback updated must not block; stop
-// ends the subscription and is called once.
+// Updates subscribes a session of a principal to a resource of a module. The callback updated must
+// not block; stop ends the subscription and is called once. Offering returns the modules whose
+// upstreams offer a resource to that session although the catalog does not have it. A client without
+// a session has "".
 type Updates interface {
-	Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error)
+	Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error)
+	Offering(ctx context.Context, principal, session, uri string) (modules []string)
 }
 
 // Surface serves MCP. Create it with [New]; it is safe for concurrent use.
@@ -115,6 +119,7 @@ type Surface struct {
 	lists  sync.Map // viewer key → *rendered
 	leases *compile.Leases
 	holds  holds
+	links  links
 
 	views  map[string]*view
 	sealer *stateSealer

@@ -55,7 +55,7 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 // send makes the call on a connection and waits for its result. The code unavailable means
 // that the upstream did not receive it.
 func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
-	link, err := p.connection(ctx, p.keyOf(c))
+	link, err := p.connection(ctx, p.keyOf(Caller{c.Principal.ID, c.Session}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,6 +74,9 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 		req.Keep = t.kept
 	}
 	raw, err := link.client.Call(ctx, req)
+	p.mu.Lock()
+	link.calls++
+	p.mu.Unlock()
 	return raw, b, p.opens(err)
 }
 
@@ -120,7 +123,7 @@ func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
 			req.Params = append(append(req.Params, `,"arguments":`...), in.Arguments...)
 		}
 		req.Params = append(req.Params, '}')
-	case string(ingest.Resource), string(ingest.Template):
+	case string(ingest.Resource), string(ingest.Template), kindRead:
 		var in struct {
 			URI string `json:"uri"`
 		}
@@ -130,11 +133,7 @@ func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
 		if b.kind == string(ingest.Resource) && in.URI == "" {
 			in.URI = b.name
 		}
-		fits := in.URI == b.name
-		if pattern := b.shown.Pattern; pattern != nil {
-			fits = len(in.URI) <= ingest.MaxURI && pattern.MatchString(in.URI)
-		}
-		if !fits {
+		if !b.fits(in.URI) {
 			return req, capability.Errorf(capability.CodeInvalidInput, "execute", "the address is not one of %s", b.name).With("invalid_uri", "")
 		}
 		req.Method, req.Name = "resources/read", in.URI
