@@ -304,7 +304,11 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
 		if failure.Reason != capability.ReasonRetracted { // a model can act on that one
-			return exchange.Outcome{Fault: unknownTool(p.Name)}
+			f := unknownTool(p.Name)
+			if n := s.missing(); n > 0 {
+				f.Message += ": " + missingText(n)
+			}
+			return exchange.Outcome{Fault: f}
 		}
 	case capability.CodeDenied:
 		if failure.Reason == invoke.ReasonScope {

@@ -78,7 +78,10 @@ type Config struct {
 	// CursorKey authenticates cursors and seals states. Without one a random key is
 	// used, and neither survives a restart.
 	CursorKey []byte
-	Logger    *slog.Logger // nil: silent
+	// Missing returns the number of providers that were not reached since the server started. If nil,
+	// none is missing.
+	Missing func() int
+	Logger  *slog.Logger // nil: silent
 }
 
 // Policy receives the decisions of people whose own client requested them, and reports those of
