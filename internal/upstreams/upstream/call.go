@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
@@ -44,6 +45,9 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	}
 	if p.breaker.report(err, p.reg.cfg.Now()) {
 		p.reg.cfg.Logger.Warn("an upstream breaks calls and gets none for a while", "upstream", p.record.Name, "err", err)
+	}
+	if e := capability.AsError(err); e != nil && e.Reason == oauthclient.ReasonLogin {
+		p.set(capability.StateUnauthorized, e.Message) // the connection is up, but only a login makes it useful
 	}
 	result := capability.Result{Value: raw, UpstreamCall: p.record.Name + "/" + t.id}
 	if err != nil && (raw == nil || capability.AsError(err).Reason != capability.ReasonInputRequired) {
