@@ -105,6 +105,16 @@ func (s *Service) Restored(ctx context.Context) (func() bool, error) {
 	}, nil
 }
 
+// Missing returns the number of endpoints that were not reached since this server started.
+func (s *Service) Missing() (n int) {
+	for _, e := range s.registry.List() {
+		if e.Synced.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // Trust returns the trust decision for a module of an endpoint, or nil without one.
 func (s *Service) Trust(endpoint, module string) *router.TrustDecision {
 	status, err := s.registry.Show(endpoint)

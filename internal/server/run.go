@@ -88,7 +88,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	case <-ctx.Done():
 	case <-partsCtx.Done(): // an essential part failed
 	}
-	s.ready.Store(false)
+	s.startup.End()
 	close(s.stopping)
 	s.bus.Close()
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
@@ -123,7 +123,7 @@ func (s *Server) announce(onReady func(ReadyLine) error) error {
 	if err := hostfs.WriteFile(s.home.Path("run", "server.json"), data); err != nil {
 		return err
 	}
-	s.ready.Store(true)
+	s.startup.Begin()
 	if onReady != nil {
 		return onReady(line)
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -79,7 +78,7 @@ type Server struct {
 	console    *console.Service
 
 	listener net.Listener
-	ready    atomic.Bool
+	startup  *httpapi.Startup
 	stopping chan struct{} // closed when Run begins to stop
 }
 
@@ -104,6 +103,7 @@ type Options struct {
 // New opens the home of cfg and everything in it, and listens. On an error nothing stays open.
 func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
 	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now(), stopping: make(chan struct{})}
+	s.startup = httpapi.NewStartup(settleTimeout+time.Second, func() int { return s.endpoints.Missing() })
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -217,8 +217,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views),
 		Own:   mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)},
 		Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, ApprovalWait: cfg.Approvals.Wait,
-		SessionIdle: cfg.MCP.SessionIdle,
-		MaxBody:     int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey,
+		SessionIdle: cfg.MCP.SessionIdle, Missing: s.startup.Missing,
+		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey,
 		Logger: s.logger,
 	})
 	return nil

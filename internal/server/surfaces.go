@@ -38,7 +38,7 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.door.LoopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
-	api := s.endpoints.Uncleaned(mux)
+	api := s.startup.Hold(s.endpoints.Uncleaned(mux), "/mcp", "/a2a", "/api/v1/catalog", "/api/v1/invocations", "/api/v1/tools", "/api/v1/modules")
 	s.console.UseAPI(api)
 	guard := httpapi.HostGuard{Loopback: s.loopback(), PublicURL: s.cfg.PublicURL, AllowedOrigins: s.cfg.MCP.AllowedOrigins, Logger: s.logger}
 	return guard.Wrap(httpapi.Bounded(s.console.Guard(api))), nil
@@ -67,7 +67,7 @@ func views(configured []config.View) map[string]mcpserve.View {
 // readyz responds whether the server is ready, and if not, with the reasons.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := []string{}
-	if !s.ready.Load() {
+	if !s.startup.Ready() {
 		reasons = append(reasons, "the server is starting or stopping")
 	}
 	if h := s.log.Health(); h.Broken {

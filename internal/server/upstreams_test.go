@@ -89,6 +89,7 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 		"mcp.far/prompt.greet capability.agent-tool external",
 		"mcp.far/prompt.greet-22430711 capability.interaction read",
 		"mcp.far/resource.a541ad0c550d1f1f capability.context-augmenter read",
+		"mcp.far/resource.read capability.rpc read",
 		"mcp.far/two-words capability.agent-tool external",
 		"mcp.far/two-words-a03f1d61 capability.agent-tool external",
 		"mcp.far/two-words-a9d168c9 capability.agent-tool external",

@@ -143,9 +143,17 @@ func (s *Service) Running() bool { return s.registry.Running() }
 // Refresh applies the changes that other gateways have stored.
 func (s *Service) Refresh(ctx context.Context) error { return s.registry.Refresh(ctx) }
 
-// Subscribe calls updated when a resource of a module changes, until stop is called.
-func (s *Service) Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error) {
-	return s.registry.Subscribe(ctx, strings.TrimPrefix(module, "mcp."), uri, updated) // modules are named after their upstreams
+// Subscribe calls updated when a resource of a module changes for a session of the principal, until
+// stop is called.
+func (s *Service) Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error) {
+	by := upstream.Caller{Principal: principal, Session: session}
+	return s.registry.Subscribe(ctx, by, strings.TrimPrefix(module, "mcp."), uri, updated) // modules are named after their upstreams
+}
+
+// Offering returns the modules that offer a resource to a session of the principal that the
+// catalog does not have.
+func (s *Service) Offering(ctx context.Context, principal, session, uri string) (modules []string) {
+	return s.registry.Offering(ctx, upstream.Caller{Principal: principal, Session: session}, uri)
 }
 
 // Checks reports upstreams that failed permanently, cannot be reached, or have definitions

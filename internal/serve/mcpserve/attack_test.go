@@ -150,7 +150,9 @@ type updates struct {
 	begun, let  chan struct{}
 }
 
-func (u *updates) Subscribe(context.Context, string, string, func()) (func(), error) {
+func (u *updates) Offering(context.Context, string, string, string) []string { return nil }
+
+func (u *updates) Subscribe(context.Context, string, string, string, string, func()) (func(), error) {
 	u.mu.Lock()
 	u.asked++
 	u.open++

@@ -269,6 +269,7 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
 	case returnsMCP(reply.Provider):
+		s.remember(c, reply)
 		if dst, ok := appendUpstreamResult(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
 			return exchange.Outcome{Result: dst}
 		}
@@ -303,7 +304,11 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
 		if failure.Reason != capability.ReasonRetracted { // a model can act on that one
-			return exchange.Outcome{Fault: unknownTool(p.Name)}
+			f := unknownTool(p.Name)
+			if n := s.missing(); n > 0 {
+				f.Message += ": " + missingText(n)
+			}
+			return exchange.Outcome{Fault: f}
 		}
 	case capability.CodeDenied:
 		if failure.Reason == invoke.ReasonScope {

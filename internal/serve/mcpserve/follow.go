@@ -25,6 +25,7 @@ type following struct {
 // hold is one subscription at an upstream.
 type hold struct {
 	stop func() // nil until the upstream has confirmed
+	due  bool   // the resource has changed, and the session was not notified yet
 }
 
 // taken returns a copy of the hold for end. If stop is not set yet, the handler that is
@@ -33,7 +34,7 @@ func (h *hold) taken() *hold {
 	if h == nil {
 		return nil
 	}
-	return &hold{h.stop}
+	return &hold{stop: h.stop}
 }
 
 // end ends the subscription, if there is one. The lock must not be held.
@@ -54,7 +55,11 @@ type freshness struct {
 func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest) error {
 	return func(ctx context.Context, req *mcp.SubscribeRequest) error {
 		uri := req.Params.URI
-		entry := s.listOf(v.caller).resource(uri)
+		by := v.caller
+		if sess := s.sessionOf(req.Session.ID()); sess != nil {
+			by.session = sess.digest
+		}
+		entry := s.readable(ctx, by, uri)
 		if entry == nil {
 			return wireError(unknownResource(uri, mcpwire.Era{Modern: req.Session.ID() == ""}))
 		}
@@ -80,7 +85,9 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing,
 				maxFollowed))
 		}
-		stop, err := s.cfg.Updates.Subscribe(ctx, entry.Module.Extension, uri, func() { s.resourceUpdated(freshness{v, uri}) })
+		stop, err := s.cfg.Updates.Subscribe(ctx, by.who.ID, by.session, entry.Module.Extension, uri, func() {
+			s.resourceUpdated(v, key, own)
+		})
 		s.mu.Lock()
 		wanted := v.following[key] == own
 		if own.stop = stop; err != nil && wanted {
@@ -125,9 +132,12 @@ func (s *Surface) unfollowAll(v *viewer, live *mcp.ServerSession) {
 	}
 }
 
-func (s *Surface) resourceUpdated(f freshness) {
+// resourceUpdated notes that a resource changed for one session. Another session of the viewer
+// may have a connection of its own to the upstream, on which nothing changed.
+func (s *Surface) resourceUpdated(v *viewer, of following, held *hold) {
 	s.mu.Lock()
-	s.fresh[f] = true
+	held.due = true
+	s.fresh[freshness{v, of.uri}] = true
 	s.mu.Unlock()
 	select {
 	case s.updated <- struct{}{}:
@@ -150,6 +160,30 @@ func (s *Surface) tellUpdates(ctx context.Context, group *sync.WaitGroup) {
 	for v, list := range uris {
 		v.telling = true
 		group.Go(func() { s.tell(ctx, v, list) })
+	}
+}
+
+// onlyDue drops the notifications of sessions for which the resource did not change, because the
+// SDK notifies all sessions of a server that subscribed to the address.
+func (s *Surface) onlyDue(v *viewer) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			p, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams)
+			live, isServer := req.GetSession().(*mcp.ServerSession)
+			if ok && isServer {
+				s.mu.Lock()
+				held := v.following[following{live, p.URI}]
+				due := held != nil && held.due
+				if due {
+					held.due = false
+				}
+				s.mu.Unlock()
+				if !due {
+					return nil, nil //nolint:nilnil // a notification has no result
+				}
+			}
+			return next(ctx, method, req)
+		}
 	}
 }
 

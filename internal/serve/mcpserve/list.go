@@ -40,7 +40,9 @@ type rendered struct {
 	byPrompt                      map[string]*catalog.Entry
 	byURI                         map[string]*catalog.Entry
 	byTemplate                    []template
-	withheld                      map[string]bool // resources that the caller may not read, by module and address
+	withheld                      map[string]bool           // resources that the caller may not read, by module and address
+	refused                       []template                // templates that the caller may not use
+	readers                       map[string]*catalog.Entry // by module: what reads resources that are not listed
 }
 
 // listing is the content of one list method: the encoded items, joined, so that a page is
@@ -308,8 +310,26 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)
 	}
-	p[2] = e.AppendClosing(dst, nil)
+	var own []byte
+	if n := s.missing(); n > 0 {
+		own = jsonx.AppendString([]byte(`"junctor/missing":`), missingText(n))
+	}
+	p[2] = e.AppendClosing(dst, own)
 	return p, nil
+}
+
+// missing returns the number of providers that were not reached since the server started.
+func (s *Surface) missing() int {
+	if s.cfg.Missing == nil {
+		return 0
+	}
+	return s.cfg.Missing()
+}
+
+// missingText explains why something may not be listed. It is the same for every caller, so that it
+// does not reveal what a caller may not see.
+func missingText(n int) string {
+	return strconv.Itoa(n) + " of this server's providers were not reached since it started; what they offer is not listed yet"
 }
 
 // isList reports whether the method is answered with a page.

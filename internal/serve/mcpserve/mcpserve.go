@@ -59,7 +59,8 @@ type Config struct {
 	Exposure compile.View
 	// Views are the named ones, beside the default.
 	Views map[string]View
-	// Updates reports changed resources. If nil, clients cannot subscribe.
+	// Updates reports changed resources, and those that the catalog does not have. If nil, clients
+	// cannot subscribe.
 	Updates Updates
 	// Own provides the server's own resources. If nil, the server has none, and results
 	// above 1 MiB are errors.
@@ -77,7 +78,10 @@ type Config struct {
 	// CursorKey authenticates cursors and seals states. Without one a random key is
 	// used, and neither survives a restart.
 	CursorKey []byte
-	Logger    *slog.Logger // nil: silent
+	// Missing returns the number of providers that were not reached since the server started. If nil,
+	// none is missing.
+	Missing func() int
+	Logger  *slog.Logger // nil: silent
 }
 
 // Policy receives the decisions of people whose own client requested them, and reports those of
@@ -88,10 +92,13 @@ type Policy interface {
 	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
 }
 
-// Updates subscribes to a resource of a module. The callback updated must not block; stop
-// ends the subscription and is called once.
+// Updates subscribes a session of a principal to a resource of a module. The callback updated must
+// not block; stop ends the subscription and is called once. Offering returns the modules whose
+// upstreams offer a resource to that session although the catalog does not have it. A client without
+// a session has "".
 type Updates interface {
-	Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error)
+	Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error)
+	Offering(ctx context.Context, principal, session, uri string) (modules []string)
 }
 
 // Surface serves MCP. Create it with [New]; it is safe for concurrent use.
@@ -115,6 +122,7 @@ type Surface struct {
 	lists  sync.Map // viewer key → *rendered
 	leases *compile.Leases
 	holds  holds
+	links  links
 
 	views  map[string]*view
 	sealer *stateSealer

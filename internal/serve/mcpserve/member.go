@@ -27,6 +27,7 @@ const (
 	kindResource   = "resource"
 	kindTemplate   = "resource-template"
 	kindCompletion = "completion"
+	kindRead       = "resource-read" // of addresses that are not listed
 )
 
 // template is a resource template that addresses are matched with.
@@ -38,6 +39,7 @@ type template struct {
 // renderMembers writes the lists of prompts, resources and templates.
 func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.Entry) bool) {
 	l.byPrompt, l.byURI, l.withheld = make(map[string]*catalog.Entry), make(map[string]*catalog.Entry), make(map[string]bool)
+	l.readers = make(map[string]*catalog.Entry)
 	if l.agent == nil {
 		return
 	}
@@ -51,6 +53,12 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 			name := e.Contribution.Member.Name
 			if !permitted(e) && e.Contribution.Member.Kind == kindResource {
 				l.withheld[m.Extension+"\x00"+name] = true
+			}
+			if !permitted(e) && e.Contribution.Member.Kind == kindTemplate {
+				l.refused = append(l.refused, template{e, matcher(name)})
+			}
+			if e.Contribution.Member.Kind == kindRead && e.Provider != nil && e.Contribution.Availability.Eligible() && permitted(e) {
+				l.readers[m.Extension] = e
 			}
 			if e.Provider == nil || e.Contribution.Definition == nil || !e.Contribution.Availability.Eligible() || !permitted(e) {
 				continue
@@ -202,7 +210,7 @@ func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message
 	if out, ok := s.readOwn(ctx, c, m.Params.URI, e); ok {
 		return out
 	}
-	entry := s.listOf(c).resource(m.Params.URI)
+	entry := s.readable(ctx, c, m.Params.URI)
 	if entry == nil {
 		return exchange.Outcome{Fault: unknownResource(m.Params.URI, e)}
 	}
@@ -279,6 +287,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 		return s.refused(ctx, c, m, e, reply, err)
 	}
 	result := reply.Result
+	s.remember(c, reply)
 	skip := []string{"cacheScope"}
 	dst, ok := appendUpstreamResult(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {

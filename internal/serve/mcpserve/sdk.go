@@ -93,6 +93,7 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 	}
 	server := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: serverName, Version: s.cfg.Version}, options)
 	server.AddReceivingMiddleware(s.inside(v))
+	server.AddSendingMiddleware(s.onlyDue(v))
 	return server
 }
 

@@ -187,6 +187,7 @@ func (s *Surface) expire() {
 	s.lists.Range(func(key, l any) bool {
 		if !l.(*rendered).used.Swap(false) {
 			s.lists.CompareAndDelete(key, l)
+			s.links.forget(key.(string))
 		}
 		return true
 	})

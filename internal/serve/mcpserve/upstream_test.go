@@ -76,6 +76,13 @@ func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Re
 		return value(`{"messages":[],"description":` + string(c.Input) + `}`)
 	case "file:///a", "file:///{name}":
 		return value(`{"contents":[{"uri":"x","text":"` + strings.ReplaceAll(string(c.Input), `"`, `'`) + `"}],"ttlMs":7,"cacheScope":"public"}`)
+	case "link":
+		return value(`{"content":[{"type":"resource_link","name":"a","uri":"linked:a"},{"type":"resource_link","uri":"listed:l"},` +
+			`{"type":"resource_link","uri":"secret:x"},{"type":"resource_link","uri":"junctor://calls/mine2"},{"type":"text","text":"linked:b"}]}`)
+	case "read":
+		var in struct{ URI string }
+		err := json.Unmarshal(c.Input, &in)
+		return capability.Result{Value: json.RawMessage(`{"contents":[{"uri":"x","text":"text of ` + in.URI + `"}]}`)}, err
 	case "complete":
 		return value(`{"completion":{"values":["v"],"total":9007199254740993},"of":` + string(c.Input) + `}`)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
@@ -45,6 +46,9 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	if p.breaker.report(err, p.reg.cfg.Now()) {
 		p.reg.cfg.Logger.Warn("an upstream breaks calls and gets none for a while", "upstream", p.record.Name, "err", err)
 	}
+	if e := capability.AsError(err); e != nil && e.Reason == oauthclient.ReasonLogin {
+		p.set(capability.StateUnauthorized, e.Message) // the connection is up, but only a login makes it useful
+	}
 	result := capability.Result{Value: raw, UpstreamCall: p.record.Name + "/" + t.id}
 	if err != nil && (raw == nil || capability.AsError(err).Reason != capability.ReasonInputRequired) {
 		return capability.Result{}, err
@@ -55,7 +59,7 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 // send makes the call on a connection and waits for its result. The code unavailable means
 // that the upstream did not receive it.
 func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
-	link, err := p.connection(ctx, p.keyOf(c))
+	link, err := p.connection(ctx, p.keyOf(Caller{c.Principal.ID, c.Session}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,6 +78,9 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 		req.Keep = t.kept
 	}
 	raw, err := link.client.Call(ctx, req)
+	p.mu.Lock()
+	link.calls++
+	p.mu.Unlock()
 	return raw, b, p.opens(err)
 }
 
@@ -120,7 +127,7 @@ func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
 			req.Params = append(append(req.Params, `,"arguments":`...), in.Arguments...)
 		}
 		req.Params = append(req.Params, '}')
-	case string(ingest.Resource), string(ingest.Template):
+	case string(ingest.Resource), string(ingest.Template), kindRead:
 		var in struct {
 			URI string `json:"uri"`
 		}
@@ -130,11 +137,7 @@ func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
 		if b.kind == string(ingest.Resource) && in.URI == "" {
 			in.URI = b.name
 		}
-		fits := in.URI == b.name
-		if pattern := b.shown.Pattern; pattern != nil {
-			fits = len(in.URI) <= ingest.MaxURI && pattern.MatchString(in.URI)
-		}
-		if !fits {
+		if !b.fits(in.URI) {
 			return req, capability.Errorf(capability.CodeInvalidInput, "execute", "the address is not one of %s", b.name).With("invalid_uri", "")
 		}
 		req.Method, req.Name = "resources/read", in.URI

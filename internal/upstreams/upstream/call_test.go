@@ -53,7 +53,7 @@ func TestEachKindOfMemberIsItsMethod(t *testing.T) {
 			`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"who","value":"a"}}`, "",
 		},
 	}
-	r.listed("completion complete", "prompt p", "resource file:///a", "resource-template file:///notes/{name}", "tool t")
+	r.listed("completion complete", "prompt p", "resource file:///a", "resource-read read", "resource-template file:///notes/{name}", "tool t")
 	for _, tt := range tests {
 		if _, _, err := r.call("admin:root", "", tt.kind, tt.name, tt.input); err != nil {
 			t.Errorf("%s: %v", tt.kind, err)

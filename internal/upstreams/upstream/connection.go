@@ -55,6 +55,9 @@ type conn struct {
 	busy    int
 	used    time.Time
 	lost    bool
+	offers  *offers // its resources as they were listed last, or nil
+	noticed bool    // it sent a notice that its resources changed
+	calls   int     // that were made over it
 }
 
 // dial returns a connection with a client that is not connected yet. It counts towards
@@ -77,9 +80,16 @@ func (u *upstream) dial(key string) (*conn, error) {
 			}
 		},
 	}
-	if key == "" {
-		cfg.Changed = u.changed
-		cfg.Updated = u.updated
+	cfg.Updated = func(uri string) { u.updated(key, uri) }
+	cfg.Changed = func(kind ingest.Kind) {
+		if kind == ingest.Resource {
+			u.mu.Lock()
+			c.offers, c.noticed = nil, true
+			u.mu.Unlock()
+		}
+		if key == "" {
+			u.changed(kind)
+		}
 	}
 	if rec.URL != "" {
 		cfg.HTTP = u.http
@@ -190,14 +200,14 @@ func sortedKeys(m map[string]string) []string {
 
 // keyOf returns the key of the connection for a call, by the record's isolation; "" is the
 // main one.
-func (u *upstream) keyOf(c *capability.Call) string {
+func (u *upstream) keyOf(by Caller) string {
 	switch {
-	case u.record.Isolation == record.ClientSession && c.Session != "":
-		return "session\x00" + c.Principal.ID + "\x00" + c.Session
+	case u.record.Isolation == record.ClientSession && by.Session != "":
+		return "session\x00" + by.Principal + "\x00" + by.Session
 	case u.record.Isolation == record.Shared:
 		return ""
 	}
-	return "principal\x00" + c.Principal.ID
+	return "principal\x00" + by.Principal
 }
 
 // connection returns the connected connection of a key, which it makes if needed. The
@@ -330,6 +340,7 @@ func (u *upstream) forget(c *conn) {
 	}
 	u.mu.Unlock()
 	u.poke()
+	u.revive()
 }
 
 func (u *upstream) release(c *conn) {

@@ -461,7 +461,7 @@ func TestSubscriptionsAreSharedAndMadeAgain(t *testing.T) {
 	heard := make(chan int, 100)
 	var stops []func()
 	for i := range 2 {
-		stop, err := r.Subscribe(t.Context(), "far", "file:///a", func() { heard <- i })
+		stop, err := r.Subscribe(t.Context(), upstream.Caller{}, "far", "file:///a", func() { heard <- i })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -499,7 +499,7 @@ func TestSubscriptionsAreSharedAndMadeAgain(t *testing.T) {
 	}
 	stops[1]()
 	r.eventually("it is unsubscribed", func() bool { return methods("resources/unsubscribe") == 1 })
-	if _, err := r.Subscribe(t.Context(), "nobody", "x", func() {}); capability.CodeOf(err) != capability.CodeNotFound {
+	if _, err := r.Subscribe(t.Context(), upstream.Caller{}, "nobody", "x", func() {}); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }

@@ -21,7 +21,7 @@ func (r *Registry) Listeners(name, uri string) int {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if s := u.subs[uri]; s != nil {
+	if s := u.subs[subject{"", uri}]; s != nil {
 		return len(s.listeners)
 	}
 	return 0

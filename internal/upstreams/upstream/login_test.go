@@ -167,7 +167,14 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	if e := capability.AsError(err); err == nil || !strings.Contains(e.Message+e.Hint, "log in") {
 		t.Errorf(`%+v; want an error, e.Message + e.Hint with "log in"`, err)
 	}
+	if s := r.List()[0]; s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "log in") {
+		t.Errorf("after a call that needed a login the list has %s (%s), want %s with the reason", s.State, s.Reason,
+			capability.StateUnauthorized)
+	}
 	login()
+	if s := r.List()[0]; s.State != capability.StateReady {
+		t.Errorf("after the login the list has %s (%s), want %s", s.State, s.Reason, capability.StateReady)
+	}
 	r.eventually("it can be called again", func() bool { _, err := r.tool("echo", `{}`); return err == nil })
 
 	if err := r.Remove(t.Context(), admin(), "far"); err != nil {

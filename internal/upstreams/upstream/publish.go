@@ -46,12 +46,37 @@ type binding struct {
 	shown *ingest.Definition
 	// output compiles the output schema at the first use; nil without one.
 	output func() (*catalog.Schema, error)
+	// withheld are the resources and templates that kindRead does not read.
+	withheld []*ingest.Definition
+}
+
+// fits reports whether a binding of resources may read the address.
+func (b *binding) fits(uri string) bool {
+	if len(uri) > ingest.MaxURI {
+		return false
+	}
+	if b.kind == kindRead {
+		return uri != "" && !slices.ContainsFunc(b.withheld, func(d *ingest.Definition) bool { return covers(d, uri) })
+	}
+	return covers(b.shown, uri)
+}
+
+// covers reports whether a resource or template has the address.
+func covers(d *ingest.Definition, uri string) bool {
+	if d.Pattern != nil {
+		return d.Pattern.MatchString(uri)
+	}
+	return d.Name == uri
 }
 
 // Kinds of members without a definition.
 const (
 	kindCompletion = "completion"
 	nameComplete   = "complete"
+	// kindRead reads resources that the upstream does not list but linked to, or offers on one
+	// connection only.
+	kindRead = "resource-read"
+	nameRead = "read"
 )
 
 // show publishes the current state.
@@ -95,7 +120,12 @@ func (u *upstream) batch() capability.Batch {
 	v := &view{bindings: make(map[capability.Member]*binding)}
 	ids := u.contributionIDs()
 	rows := u.pins.Sorted()
+	read := &binding{kind: kindRead, name: nameRead}
 	for _, p := range rows {
+		resource := p.Kind == ingest.Resource || p.Kind == ingest.Template
+		if resource && p.Listed && p.State != ingest.Published {
+			read.withhold(p)
+		}
 		if !p.Visible() {
 			continue
 		}
@@ -103,16 +133,28 @@ func (u *upstream) batch() capability.Batch {
 		v.bindings[member] = bind(p)
 		m.Contributions = append(m.Contributions, u.contribution(p, ids[p.Key()], member, state))
 	}
-	if current != nil && current.client.Has("completions") || current == nil && len(m.Contributions) > 0 && u.completed {
-		u.completed = true
-		member := capability.Member{Module: ext, Kind: kindCompletion, Name: nameComplete}
-		v.bindings[member] = &binding{kind: kindCompletion, name: nameComplete}
-		id := "completion.complete"
+	for _, method := range []struct {
+		feature, id, title string
+		known              *bool
+		binding            *binding
+	}{
+		{"completions", "completion.complete", "Completion of arguments", &u.completed, &binding{kind: kindCompletion, name: nameComplete}},
+		{"resources", "resource.read", "Resources that a result links to", &u.reads, read},
+	} {
+		if current != nil {
+			*method.known = current.client.Has(method.feature)
+		}
+		if !*method.known || current == nil && len(m.Contributions) == 0 {
+			continue
+		}
+		member := capability.Member{Module: ext, Kind: method.binding.kind, Name: method.binding.name}
+		v.bindings[member] = method.binding
+		id := method.id
 		if ids[ingest.PinKey{Kind: ingest.Tool, Name: id}] == id {
 			id += "-" + naming.Mark("capability.rpc")
 		}
 		m.Contributions = append(m.Contributions, capability.Contribution{
-			ID: id, Kind: "capability.rpc", Title: "Completion of arguments", Member: member, Provider: u.key, Effect: capability.EffectRead,
+			ID: id, Kind: "capability.rpc", Title: method.title, Member: member, Provider: u.key, Effect: capability.EffectRead,
 			Availability: state,
 			Timeout:      u.timeout(), Telemetry: u.telemetry(),
 		})
@@ -218,4 +260,16 @@ func (u *upstream) telemetry() map[string]string {
 // cleanText returns untrusted text as one line for display.
 func cleanText(s string, most int) string {
 	return text.CutRunes(text.OneLine(ingest.Shown(s)), most)
+}
+
+// withhold excludes a resource or template that waits for an approval.
+func (b *binding) withhold(p *ingest.PinRow) {
+	for _, d := range []*ingest.Definition{p.Shown, p.Offer} {
+		if d != nil {
+			b.withheld = append(b.withheld, d)
+		}
+	}
+	if p.Shown == nil {
+		b.withheld = append(b.withheld, &ingest.Definition{Kind: p.Kind, Name: p.Name})
+	}
 }

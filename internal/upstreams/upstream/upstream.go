@@ -41,6 +41,9 @@ type Server struct {
 	Capabilities json.RawMessage `json:"-"`
 }
 
+// Caller is who makes a call, as far as it decides which connection carries it.
+type Caller struct{ Principal, Session string }
+
 // Page describes how a list was read: which limit ended it early, and its TTL.
 type Page struct {
 	Truncated string

@@ -43,6 +43,8 @@ type upstream struct {
 	listings map[ingest.Kind]*ingest.Listing
 	// completed is true if it supported completions when it was connected last.
 	completed bool
+	// reads is true if it offered resources when it was connected last.
+	reads bool
 
 	mu       sync.Mutex
 	state    capability.Availability
@@ -62,7 +64,8 @@ type upstream struct {
 	listed   map[ingest.Kind]string        // why a list could not be read
 	ttl      map[ingest.Kind]time.Duration // TTL of each list, as the upstream declares
 	synced   time.Time
-	subs     map[string]*subscription
+	subs     map[subject]*subscription
+	reviving map[string]bool // keys of connections that are being made again for their subscriptions
 }
 
 // attempt is an attempt to connect, for which calls wait.
@@ -80,7 +83,8 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		wake: make(chan struct{}, 1), dead: make(chan struct{}),
 		pins: make(ingest.PinSet, len(s.Pins)), listings: make(map[ingest.Kind]*ingest.Listing),
 		attempt: &attempt{done: make(chan struct{})}, conns: make(map[string]*conn), dirty: make(map[ingest.Kind]bool),
-		listed: make(map[ingest.Kind]string), ttl: make(map[ingest.Kind]time.Duration), subs: make(map[string]*subscription),
+		listed: make(map[ingest.Kind]string), ttl: make(map[ingest.Kind]time.Duration), subs: make(map[subject]*subscription),
+		reviving: make(map[string]bool),
 	}
 	// The stored definitions are listed until the first connection.
 	u.state = capability.Availability{
@@ -261,7 +265,8 @@ func (u *upstream) up(ctx context.Context, c *conn) {
 	if again {
 		u.reg.record(ctx, audit.UpstreamRecovered, &u.record, capability.Principal{}, audit.OutcomeSuccess)
 	}
-	u.resubscribe(c)
+	u.background(func(ctx context.Context) { u.renew(ctx, c) })
+	u.revive()
 }
 
 // answer ends the current attempt with err for the calls that wait for it. After an error,
