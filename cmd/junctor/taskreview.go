@@ -202,7 +202,7 @@ func (a *app) printDiff(r *reviewRow) error {
 // printReviewed prints which commits a change holds.
 func (a *app) printReviewed(r *reviewRow) {
 	for _, c := range r.Commits {
-		a.warnf("%s is at %.12s", plainText(c.Part), plainText(c.Commit))
+		a.warnf("%s is at %.12s", text.Visible(c.Part), plainText(c.Commit))
 	}
 	a.warnf("%d of %d parts are done; the work is on %s at %s", r.Done, r.Parts, plainText(r.Branch), plainText(r.Head))
 	if len(r.Conflicts) > 0 {

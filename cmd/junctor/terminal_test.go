@@ -17,7 +17,9 @@ type seat struct {
 	t      *testing.T
 	p      *programs.Process
 	mu     sync.Mutex
+	read   chan struct{} // closed after the end of the command, when all that it wrote was read
 	screen *screens.Screen
+	bytes  strings.Builder // all that the command wrote
 }
 
 // seatTimeout is far above what a slow machine needs.
@@ -32,7 +34,7 @@ func (h *patient) sit(t *testing.T, cols, rows int, dir string, env []string, ar
 	}
 	mark := "JUNCTOR_TEST_SEAT=" + strings.ReplaceAll(t.Name(), "/", "_")
 	all := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "JUNCTOR_HOME="+h.home, "TERM=xterm-256color", "NO_COLOR=", mark)
-	s := &seat{t: t, screen: screens.New(cols, rows)}
+	s := &seat{t: t, read: make(chan struct{}), screen: screens.New(cols, rows)}
 	s.p, err = programs.Start(programs.Spec{
 		Argv: append([]string{program}, args...), Env: append(append(all, h.env...), env...), Dir: dir, Cols: cols, Rows: rows, Mark: mark,
 	})
@@ -40,14 +42,14 @@ func (h *patient) sit(t *testing.T, cols, rows int, dir string, env []string, ar
 		t.Fatalf("start %v in a terminal: got %v, want no error", args, err)
 	}
 	s.screen.Reply = func(b []byte) { _, _ = s.p.Write(b) }
-	read := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(s.read)
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := s.p.Read(buf)
 			s.mu.Lock()
 			s.screen.Write(buf[:n])
+			s.bytes.Write(buf[:n])
 			s.mu.Unlock()
 			if err != nil {
 				return
@@ -57,7 +59,7 @@ func (h *patient) sit(t *testing.T, cols, rows int, dir string, env []string, ar
 	t.Cleanup(func() {
 		s.p.Kill()
 		<-s.p.Done()
-		<-read
+		<-s.read
 		_ = s.p.Close()
 	})
 	return s
@@ -68,6 +70,13 @@ func (s *seat) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.screen.Text()
+}
+
+// raw returns all that was written to the terminal.
+func (s *seat) raw() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes.String()
 }
 
 // until waits until the terminal shows all of the texts.
@@ -104,11 +113,22 @@ func (s *seat) keys(text string) {
 	}
 }
 
+// resize changes the size of the terminal.
+func (s *seat) resize(cols, rows int) {
+	s.t.Helper()
+	s.mu.Lock()
+	s.screen.Resize(cols, rows)
+	s.mu.Unlock()
+	if err := s.p.Resize(cols, rows); err != nil {
+		s.t.Fatalf("resize: got %v, want no error", err)
+	}
+}
+
 // ends waits for the end of the command, and returns its status.
 func (s *seat) ends() int {
 	s.t.Helper()
 	select {
-	case <-s.p.Done():
+	case <-s.read:
 		return s.p.Exit().Code
 	case <-time.After(seatTimeout):
 		s.t.Fatalf("the command still runs and shows\n%s\nwant its end", s.text())
