@@ -327,13 +327,13 @@ func (a *app) shownOrAsked(ctx context.Context, id, thread string) (string, erro
 	if commit := a.lastShown(thread); commit != "" {
 		return commit, nil
 	}
-	if a.json || !terminal(a.stdin) || !terminal(a.stdout) {
-		return "", capability.Errorf(capability.CodeInvalidInput, "", "the work of %s was not shown", id).
-			With("not_reviewed", "look at it with: junctor tasks diff "+id+"; or give the commit that you reviewed with --commit")
-	}
 	c, err := a.client()
 	if err != nil {
 		return "", err
+	}
+	if a.json || !terminal(a.stdin) || !terminal(a.stdout) {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "the work of %s was not shown", id).
+			With("not_reviewed", "look at it with: junctor tasks diff "+id+"; or give the commit that you reviewed with --commit")
 	}
 	var out reviewRow
 	if err := c.Do(ctx, http.MethodGet, diffPath(thread, ""), nil, &out); err != nil {
