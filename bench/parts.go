@@ -117,6 +117,10 @@ func partsList() []part {
 			metric: "µs-to-run", unit: "ms", scale: 1e-3,
 		},
 		{
+			what: "the board of tasks: a change among 200, drawn", pkg: "./cmd/junctor", bench: "Board200", metric: "ns/op", unit: "ms", scale: 1e-6,
+			budget: 16,
+		},
+		{
 			what: "MCP tools/call over HTTP, client included", pkg: "./internal/serve/mcpserve", bench: "Call", metric: "ns/op", unit: "µs",
 			scale: 1e-3,
 		},

@@ -49,10 +49,13 @@ type approvalWatch struct {
 	news  <-chan struct{}
 }
 
-// feed returns a channel that receives a value after events of the live feed about approvals.
-// The goroutine ends with ctx.
-func (w *approvalWatch) feed(ctx context.Context) (<-chan struct{}, error) {
-	c, err := w.client()
+// aboutApprovals reports whether an event of the live feed is about an approval.
+func aboutApprovals(event string) bool { return strings.HasPrefix(event, "approval.") }
+
+// feed returns a channel that receives a value after events of the live feed whose type matches, and
+// after the connection was lost. The goroutine ends with ctx.
+func (a *app) feed(ctx context.Context, match func(event string) bool) (<-chan struct{}, error) {
+	c, err := a.client()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,7 @@ func (w *approvalWatch) feed(ctx context.Context) (<-chan struct{}, error) {
 					break
 				}
 				var ev struct{ Type string }
-				if json.Unmarshal(line, &ev) == nil && (strings.HasPrefix(ev.Type, "approval.") || ev.Type == "resync") {
+				if json.Unmarshal(line, &ev) == nil && (match(ev.Type) || ev.Type == "resync") {
 					notify()
 				}
 			}
@@ -102,7 +105,7 @@ func (a *app) typedLines(ctx context.Context) <-chan string {
 }
 
 func (w *approvalWatch) run(ctx context.Context) (err error) {
-	if w.news, err = w.feed(ctx); err != nil {
+	if w.news, err = w.feed(ctx, aboutApprovals); err != nil {
 		return err
 	}
 	tick := time.NewTicker(approvalPollInterval)

@@ -18,7 +18,7 @@ import (
 // TestMain lets the test binary be the junctor command: the scripts, and the
 // tests that start servers, run the real program as its own process.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"junctor": main, "mcpserver": mcpServer})
+	testscript.Main(m, map[string]func(){"junctor": main, "mcpserver": mcpServer, "askingclaude": askingClaude})
 }
 
 // TestScripts runs the user stories of testdata/script. Beyond testscript's own

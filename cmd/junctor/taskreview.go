@@ -132,6 +132,24 @@ func (a *app) reviewCommands() []*cobra.Command {
 	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskDiscardCommand()}
 }
 
+// reviewRow is the work of a task in the server's answers.
+type reviewRow struct {
+	Done, Parts        int
+	Base, Head, Branch string
+	Commits            []struct{ Part, Branch, Commit string }
+	Conflicts          []string
+	Stat               struct{ Text string }
+	Diff               []byte
+}
+
+func diffPath(thread, part string) string {
+	path := threadPath(thread, "/diff")
+	if part != "" {
+		path += "?part=" + url.QueryEscape(part)
+	}
+	return path
+}
+
 func (a *app) taskDiffCommand() *cobra.Command {
 	var part string
 	var stat bool
@@ -139,7 +157,8 @@ func (a *app) taskDiffCommand() *cobra.Command {
 		Use: "diff ID", Short: "Show the work of a task in a checkout, as a merge would add it", Args: cobra.ExactArgs(1),
 		Long: `Show the work of the completed parts of a task, new and binary files included, as one
 change in git's format. In a pipe it is byte for byte what merge adds, so that git apply
-takes it; at a terminal characters that it does not show are escaped.`,
+takes it; at a terminal characters that it does not show are escaped. The commits that it
+shows are on standard error. Merge then takes what was shown last, whole and not as JSON.`,
 		Example: `  junctor tasks diff tsk_0123456789abcdef
   junctor tasks diff tsk_0123456789abcdef --part api --stat`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -147,34 +166,19 @@ takes it; at a terminal characters that it does not show are escaped.`,
 			if err != nil {
 				return err
 			}
-			path := threadPath(thread, "/diff")
-			if part != "" {
-				path += "?part=" + url.QueryEscape(part)
-			}
-			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Done, Parts  int
-					Base, Branch string
-					Conflicts    []string
-					Stat         struct{ Text string }
-					Diff         []byte
-				}](raw)
+			return a.call(cmd.Context(), http.MethodGet, diffPath(thread, part), nil, func(raw json.RawMessage) error {
+				out, err := decode[reviewRow](raw)
 				if err != nil {
 					return err
 				}
-				switch {
-				case stat:
+				if stat {
 					a.printf("%s", text.VisibleLines(out.Stat.Text)+"\n")
-				case terminal(a.stdout):
-					a.printf("%s", visibleDiff(string(out.Diff)))
-				default:
-					if _, err := a.stdout.Write(out.Diff); err != nil {
-						return err
-					}
+				} else if err := a.printDiff(&out); err != nil {
+					return err
 				}
-				fmt.Fprintf(a.stderr, "junctor: %d of %d parts are done; the work is on %s\n", out.Done, out.Parts, plainText(out.Branch))
-				if len(out.Conflicts) > 0 {
-					fmt.Fprintf(a.stderr, "junctor: conflicts in %s\n", text.Visible(strings.Join(out.Conflicts, ", ")))
+				a.printReviewed(&out)
+				if !stat && part == "" {
+					a.keepShown(thread, out.Head)
 				}
 				return nil
 			})
@@ -183,6 +187,27 @@ takes it; at a terminal characters that it does not show are escaped.`,
 	c.Flags().StringVar(&part, "part", "", "`LABEL` only the work of this part and of those that it depends on")
 	c.Flags().BoolVar(&stat, "stat", false, "only the changed files, with the number of lines")
 	return c
+}
+
+// printDiff prints a change; what a terminal does not show is escaped.
+func (a *app) printDiff(r *reviewRow) error {
+	data := r.Diff
+	if terminal(a.stdout) {
+		data = []byte(visibleDiff(string(data)))
+	}
+	_, err := a.stdout.Write(data)
+	return err
+}
+
+// printReviewed prints which commits a change holds.
+func (a *app) printReviewed(r *reviewRow) {
+	for _, c := range r.Commits {
+		a.warnf("%s is at %.12s", text.Visible(c.Part), plainText(c.Commit))
+	}
+	a.warnf("%d of %d parts are done; the work is on %s at %s", r.Done, r.Parts, plainText(r.Branch), plainText(r.Head))
+	if len(r.Conflicts) > 0 {
+		a.warnf("conflicts in %s", text.Visible(strings.Join(r.Conflicts, ", ")))
+	}
 }
 
 // visibleDiff returns a diff for a terminal: tabs stay, all else that it does not show is escaped.
@@ -243,23 +268,32 @@ with its changes.`,
 
 func (a *app) taskMergeCommand() *cobra.Command {
 	var squash, rebase, partial bool
+	var commit string
 	c := &cobra.Command{
 		Use: "merge ID", Short: "Merge the work of a task into the branch of its checkout", Args: cobra.ExactArgs(1),
 		Long: `Merge the work of a task into the branch that is checked out where the task was created.
+It is the work that tasks diff has shown you last: if a part has moved since, the merge is
+refused. If none was shown, merge shows it and asks, at a terminal.
+
 Without a flag the branch is only moved forward. The checkout must have no uncommitted
 changes; a merge that is refused changes nothing. Hooks of the repository are not run.`,
 		Example: `  junctor tasks merge tsk_0123456789abcdef --squash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := map[string]any{"partial": partial}
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if commit == "" {
+				if commit, err = a.shownOrAsked(cmd.Context(), args[0], thread); err != nil || commit == "" {
+					return err
+				}
+			}
+			body := map[string]any{"commit": commit, "partial": partial}
 			switch {
 			case squash:
 				body["method"] = "squash"
 			case rebase:
 				body["method"] = "rebase"
-			}
-			thread, err := a.threadOf(cmd.Context(), args[0])
-			if err != nil {
-				return err
 			}
 			return a.call(cmd.Context(), http.MethodPost, threadPath(thread, "/merge"), body, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -282,8 +316,45 @@ changes; a merge that is refused changes nothing. Hooks of the repository are no
 	c.Flags().BoolVar(&squash, "squash", false, "as one new commit")
 	c.Flags().BoolVar(&rebase, "rebase", false, "as new commits after those of the branch")
 	c.Flags().BoolVar(&partial, "partial", false, "also if some parts have not completed: without them")
+	c.Flags().StringVar(&commit, "commit", "", "`COMMIT` the whole id of the commit that was reviewed (default the one that tasks diff showed last)")
 	c.MarkFlagsMutuallyExclusive("squash", "rebase")
 	return c
+}
+
+// shownOrAsked returns the commit of a task's work that tasks diff showed last. If it showed none, the
+// work is shown and the user is asked; the commit is "" if the user refuses. Without a terminal it fails.
+func (a *app) shownOrAsked(ctx context.Context, id, thread string) (string, error) {
+	if commit := a.lastShown(thread); commit != "" {
+		return commit, nil
+	}
+	c, err := a.client()
+	if err != nil {
+		return "", err
+	}
+	if a.json || !terminal(a.stdin) || !terminal(a.stdout) {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "the work of %s was not shown", id).
+			With("not_reviewed", "look at it with: junctor tasks diff "+id+"; or give the commit that you reviewed with --commit")
+	}
+	var out reviewRow
+	if err := c.Do(ctx, http.MethodGet, diffPath(thread, ""), nil, &out); err != nil {
+		return "", err
+	}
+	if err := a.printDiff(&out); err != nil {
+		return "", err
+	}
+	a.printReviewed(&out)
+	fmt.Fprint(a.stderr, "Merge this work? [y/N] ")
+	if !a.agreed() {
+		return "", nil
+	}
+	return out.Head, nil
+}
+
+// agreed reports whether the user answers a question with yes.
+func (a *app) agreed() bool {
+	var word string
+	_, _ = fmt.Fscanln(a.stdin, &word)
+	return strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
 }
 
 func (a *app) taskDiscardCommand() *cobra.Command {
@@ -303,9 +374,7 @@ Work that was not merged is lost.`,
 						With("", "look at it with: junctor tasks diff "+args[0]+"; then give --yes")
 				}
 				fmt.Fprintf(a.stderr, "Remove all work of %s that was not merged? [y/N] ", plainText(args[0]))
-				var word string
-				_, _ = fmt.Fscanln(a.stdin, &word)
-				if !strings.EqualFold(word, "y") && !strings.EqualFold(word, "yes") {
+				if !a.agreed() {
 					return nil
 				}
 			}

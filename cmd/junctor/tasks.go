@@ -22,8 +22,14 @@ type taskRow struct {
 		Params                struct {
 			Message         string
 			RequestedSchema struct {
-				Properties map[string]struct{ Type string }
+				Properties map[string]struct {
+					Type string
+					Enum []string
+				}
 			}
+			Meta struct {
+				Blocker struct{ ID string }
+			} `json:"_meta"`
 		}
 	}
 	Result json.RawMessage
@@ -94,9 +100,25 @@ func (a *app) tasksCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
+	c := a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
 		append(append(a.workCommands(), a.reviewCommands()...), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(),
 			a.taskWatchCommand())...)
+	c.Long = `Give work to task agents, and look after tasks, threads and sessions.
+
+At a terminal, without a command, it is a board: the tasks by state, what each waits
+for, and keys to answer, review, comment, merge, discard and attach. In a pipe it is
+the list of tasks.`
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0:
+			return a.noVerb(cmd, args)
+		case !a.json && !a.quiet && terminal(a.stdin) && terminal(a.stdout):
+			return a.board(cmd.Context())
+		}
+		list.SetContext(cmd.Context())
+		return list.RunE(list, nil)
+	}
+	return c
 }
 
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }

@@ -69,6 +69,7 @@ func TestATaskInACheckout(t *testing.T) {
 	type work struct {
 		Done, Parts int
 		Branch      string
+		Head        string
 		Diff        []byte
 	}
 	review := func() (w work) {
@@ -103,7 +104,7 @@ func TestATaskInACheckout(t *testing.T) {
 	if w = review(); !strings.Contains(string(w.Diff), "+better api\n") {
 		t.Errorf("the diff is %s, want what the review asked for", w.Diff)
 	}
-	status, answer = p.request(t, "POST", "/api/coding-agents/coordinator/threads/"+made.ThreadID+"/merge", map[string]any{"method": "squash"})
+	status, answer = p.request(t, "POST", "/api/coding-agents/coordinator/threads/"+made.ThreadID+"/merge", map[string]any{"method": "squash", "commit": w.Head})
 	if status != http.StatusOK {
 		t.Fatalf("merge = %d %s, want 200", status, answer)
 	}

@@ -40,7 +40,7 @@ type Launcher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 	Review(ctx context.Context, thread, part string) (launch.Reviewed, error)
-	Merge(ctx context.Context, thread string, method workspace.MergeMethod, partial bool) (workspace.Merged, error)
+	Merge(ctx context.Context, m launch.Merge) (workspace.Merged, error)
 	Discard(ctx context.Context, thread string) (branches []string, err error)
 	Comment(ctx context.Context, by capability.Principal, c launch.Comments) (launch.Controlled, error)
 }

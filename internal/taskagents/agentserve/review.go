@@ -10,6 +10,7 @@ import (
 )
 
 type mergeRequest struct {
+	Commit  string                `json:"commit"` // head of the diff that the user saw
 	Method  workspace.MergeMethod `json:"method"`
 	Partial bool                  `json:"partial"`
 }
@@ -56,7 +57,7 @@ func (s *Surface) review(w http.ResponseWriter, r *http.Request, _ capability.Pr
 
 func (s *Surface) merge(r *http.Request, _ capability.Principal, in mergeRequest) (mergedTask, error) {
 	thread := r.PathValue("thread")
-	out, err := s.Launcher.Merge(r.Context(), thread, in.Method, in.Partial)
+	out, err := s.Launcher.Merge(r.Context(), launch.Merge{ThreadID: thread, Commit: in.Commit, Method: in.Method, Partial: in.Partial})
 	return mergedTask{true, thread, out}, err
 }
 

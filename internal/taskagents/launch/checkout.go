@@ -216,9 +216,17 @@ func discarded(thread string) error {
 
 // Reviewed is the work of a task.
 type Reviewed struct {
-	Done  int `json:"done"`  // completed parts, which the change holds
-	Parts int `json:"parts"` // all parts
+	Done    int          `json:"done"`    // completed parts, which the change holds
+	Parts   int          `json:"parts"`   // all parts
+	Commits []PartCommit `json:"commits"` // of the parts that the change holds
 	workspace.Review
+}
+
+// PartCommit is the commit of a part's work.
+type PartCommit struct {
+	Part   string `json:"part"` // its label
+	Branch string `json:"branch"`
+	Commit string `json:"commit"`
 }
 
 // Review returns the work of a task as one change; if part is not "", that of the part with this
@@ -229,7 +237,7 @@ func (l *Launcher) Review(ctx context.Context, thread, part string) (Reviewed, e
 	if err != nil {
 		return Reviewed{}, err
 	}
-	out := Reviewed{Done: r.done, Parts: r.parts}
+	out := Reviewed{Done: r.done, Parts: r.parts, Commits: r.commits}
 	id := r.result.ID
 	if part != "" {
 		list := from.Parts(thread)
@@ -242,14 +250,30 @@ func (l *Launcher) Review(ctx context.Context, thread, part string) (Reviewed, e
 		}
 		id = list[at].ID
 	}
-	out.Review, err = from.Review(ctx, id, c.Base)
+	if out.Review, err = from.Review(ctx, id, c.Base); part != "" {
+		out.Commits = []PartCommit{{part, out.Branch, out.Head}}
+	}
 	return out, err
 }
 
-// Merge adds the work of a task to the branch that is checked out in the user's checkout. Parts
-// that have not completed are left out if partial is set, otherwise they are a conflict, reason
-// task_not_done. Its errors are those of [workspace.Manager.MergeTask].
-func (l *Launcher) Merge(ctx context.Context, thread string, method workspace.MergeMethod, partial bool) (workspace.Merged, error) {
+// Merge describes a merge of a task's work.
+type Merge struct {
+	ThreadID string
+	Commit   string // Head of the Review that was shown to the user
+	Method   workspace.MergeMethod
+	Partial  bool // leave out the parts that have not completed
+}
+
+// Merge adds the work of a task to the branch that is checked out in the user's checkout, if it is
+// still the reviewed commit. Unless Partial is set, parts that have not completed are a conflict,
+// reason task_not_done. It fails with invalid_input, reason not_reviewed, without a commit. Its
+// other errors are those of [workspace.Manager.MergeTask].
+func (l *Launcher) Merge(ctx context.Context, m Merge) (workspace.Merged, error) {
+	thread := m.ThreadID
+	if m.Commit == "" {
+		return workspace.Merged{}, capability.Errorf(capability.CodeInvalidInput, "tasks.merge", "the request names no commit that was reviewed").
+			With("not_reviewed", "look at the work with tasks diff, and give its commit (head)")
+	}
 	r, from, c, err := l.collect(ctx, thread)
 	if err != nil {
 		return workspace.Merged{}, err
@@ -258,12 +282,12 @@ func (l *Launcher) Merge(ctx context.Context, thread string, method workspace.Me
 		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "an agent resolves the conflicts of the parts").
 			With("task_not_done", "wait for it: junctor tasks watch "+thread)
 	}
-	if r.done < r.parts && !partial || r.done == 0 {
+	if r.done < r.parts && !m.Partial || r.done == 0 {
 		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "%d of %d parts are done", r.done, r.parts).
 			With("task_not_done", "wait for the others, or merge what is done with --partial")
 	}
 	return from.MergeTask(ctx, workspace.MergeRequest{
-		ID: r.result.ID, Base: c.Base, Method: method, Message: subject(r.title, r.thread),
+		ID: r.result.ID, Base: c.Base, Commit: m.Commit, Method: m.Method, Message: subject(r.title, r.thread),
 	})
 }
 
@@ -313,6 +337,7 @@ type collected struct {
 	title       string
 	result      workspace.Workspace
 	done, parts int
+	commits     []PartCommit
 	busy        bool // an agent works in the result's worktree
 }
 
@@ -325,7 +350,7 @@ func (l *Launcher) collect(ctx context.Context, thread string) (r collected, fro
 	if err != nil {
 		return r, from, c, err
 	}
-	r.thread, r.title = d.Thread, d.Title
+	r.thread, r.title, r.commits = d.Thread, d.Title, []PartCommit{}
 	parts := byRole(from.Parts(thread))
 	result, has := parts[workspace.ResultRole]
 	busy := false
@@ -351,7 +376,9 @@ func (l *Launcher) collect(ctx context.Context, thread string) (r collected, fro
 			continue // without a worktree it was done without a session
 		}
 		var head string
-		if head, err = from.CommitPart(ctx, w.ID, subject(w.Label, d.Thread)); err == nil && !busy {
+		head, err = from.CommitPart(ctx, w.ID, subject(w.Label, d.Thread))
+		r.commits = append(r.commits, PartCommit{w.Label, w.Branch, head})
+		if err == nil && !busy {
 			result, err = from.MergePart(ctx, result.ID, head)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,16 @@ func (j *job) folder(label string) string {
 	return ""
 }
 
+// merge merges the work of a thread as Review shows it.
+func (j *job) merge(thread string) (workspace.Merged, error) {
+	j.t.Helper()
+	r, err := j.l.Review(j.t.Context(), thread, "")
+	if err != nil {
+		return workspace.Merged{}, err
+	}
+	return j.l.Merge(j.t.Context(), launch.Merge{ThreadID: thread, Commit: r.Head})
+}
+
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -182,7 +193,7 @@ func TestASwarmInACheckoutBecomesOneBranchWithTheCodeOfAllParts(t *testing.T) {
 	made := j.create(launch.Part{Label: "api"}, launch.Part{Label: "tests", DependsOn: []int{0}},
 		launch.Part{Label: "docs", DependsOn: []int{0, 1}})
 	j.write(j.folder("api"), "api.go", "package api\n")
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "task_not_done" {
+	if _, err := j.merge(made.ThreadID); reason(err) != "task_not_done" {
 		t.Errorf("Merge(running) = %v, want task_not_done", err)
 	}
 	if _, err := j.l.Discard(t.Context(), made.ThreadID); reason(err) != "task_running" {
@@ -205,7 +216,7 @@ func TestASwarmInACheckoutBecomesOneBranchWithTheCodeOfAllParts(t *testing.T) {
 	if err != nil || r.Done != 3 || r.Parts != 3 || r.Stat.Files != 3 || !strings.HasSuffix(r.Branch, "/result") {
 		t.Fatalf("Review = %+v, %v, want the three files of three parts on the result branch", r, err)
 	}
-	m, err := j.l.Merge(t.Context(), made.ThreadID, "", false)
+	m, err := j.merge(made.ThreadID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,6 +231,72 @@ func TestASwarmInACheckoutBecomesOneBranchWithTheCodeOfAllParts(t *testing.T) {
 	}
 	if _, err := j.l.Review(t.Context(), made.ThreadID, ""); reason(err) != "task_discarded" {
 		t.Errorf("Review(discarded) = %v, want task_discarded", err)
+	}
+}
+
+func TestAMergeTakesOnlyTheCommitThatWasReviewed(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	made := j.create(launch.Part{Label: "one"}, launch.Part{Label: "two"})
+	for _, label := range []string{"one", "two"} {
+		j.write(j.folder(label), label+".txt", label+"\n")
+		j.end(made.ThreadID, j.folder(label))
+	}
+	review := func(part string) launch.Reviewed {
+		t.Helper()
+		r, err := j.l.Review(t.Context(), made.ThreadID, part)
+		if err != nil {
+			t.Fatalf("Review(%q): got %v, want no error", part, err)
+		}
+		return r
+	}
+	merge := func(commit string) error {
+		_, err := j.l.Merge(t.Context(), launch.Merge{ThreadID: made.ThreadID, Commit: commit})
+		return err
+	}
+	shown := review("")
+	if len(shown.Commits) != 2 {
+		t.Fatalf("the review shows the commits %+v, want those of both parts", shown.Commits)
+	}
+	for _, c := range shown.Commits {
+		if got := strings.TrimSpace(j.git("rev-parse", c.Branch)); got != c.Commit || !strings.HasSuffix(c.Branch, "/"+c.Part) {
+			t.Errorf("the review shows %+v, want the commit %s of that branch", c, got)
+		}
+	}
+	one := review("one")
+	if want := []launch.PartCommit{{Part: "one", Branch: one.Branch, Commit: one.Head}}; !slices.Equal(one.Commits, want) {
+		t.Errorf("the review of a part shows %+v, want %+v", one.Commits, want)
+	}
+	before := j.git("rev-parse", "main")
+	for name, commit := range map[string]string{
+		"a part's": one.Head, "a branch": shown.Branch, "an abbreviated": shown.Head[:12],
+		"the user's": strings.TrimSpace(before), "no commit": strings.Repeat("0", 40),
+	} {
+		if err := merge(commit); reason(err) != "work_moved" {
+			t.Errorf("Merge(%s) = %v, want work_moved", name, err)
+		}
+	}
+	if err := merge(""); reason(err) != "not_reviewed" {
+		t.Errorf("Merge(without a commit) = %v, want not_reviewed", err)
+	}
+	// The part moves after it was shown: by a file of its worktree, and by a commit on the result.
+	j.write(j.folder("two"), "two.txt", "other\n")
+	if err := merge(shown.Head); reason(err) != "work_moved" {
+		t.Errorf("Merge(after the part has moved) = %v, want work_moved", err)
+	}
+	moved := review("")
+	j.git("update-ref", "refs/heads/"+moved.Branch, shown.Head)
+	if err := merge(moved.Head); reason(err) != "work_moved" {
+		t.Errorf("Merge(after the branch was set back) = %v, want work_moved", err)
+	}
+	if got := j.git("rev-parse", "main"); got != before {
+		t.Errorf("main is at %s, want it unchanged at %s", got, before)
+	}
+	if err := merge(review("").Head); err != nil {
+		t.Fatalf("Merge(what is shown): got %v, want no error", err)
+	}
+	if got := j.git("show", "main:two.txt"); got != "other\n" {
+		t.Errorf("main:two.txt = %q, want what was shown last", got)
 	}
 }
 
@@ -241,7 +318,7 @@ func TestConflictsOfPartsAreResolvedByOneMoreAgent(t *testing.T) {
 	if r, err := j.l.Review(t.Context(), made.ThreadID, ""); err != nil || len(r.Conflicts) != 1 {
 		t.Errorf("Review = %+v, %v, want the conflict", r, err)
 	}
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "task_not_done" {
+	if _, err := j.merge(made.ThreadID); reason(err) != "task_not_done" {
 		t.Errorf("Merge(while they are resolved) = %v, want task_not_done", err)
 	}
 	// It ends without having done it: no further agent, and no merge.
@@ -252,11 +329,11 @@ func TestConflictsOfPartsAreResolvedByOneMoreAgent(t *testing.T) {
 	if n := len(j.w.started); n != 3 {
 		t.Errorf("%d agents were started, want 3", n)
 	}
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != workspace.ReasonMergeConflict {
+	if _, err := j.merge(made.ThreadID); reason(err) != workspace.ReasonMergeConflict {
 		t.Errorf("Merge(unresolved) = %v, want merge_conflict", err)
 	}
 	j.write(req.Workdir, "a.txt", "ONE and eins\n")
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); err != nil {
+	if _, err := j.merge(made.ThreadID); err != nil {
 		t.Fatal(err)
 	}
 	if got := j.git("show", "main:a.txt"); got != "ONE and eins\n" {
@@ -280,7 +357,7 @@ func TestADependentPartIsGivenTheConflictsOfThoseBeforeIt(t *testing.T) {
 	}
 	j.write(req.Workdir, "a.txt", "one and two\n")
 	j.end(made.ThreadID, req.Workdir)
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); err != nil {
+	if _, err := j.merge(made.ThreadID); err != nil {
 		t.Fatal(err)
 	}
 	if got := j.git("show", "main:a.txt"); got != "one and two\n" {
@@ -333,7 +410,7 @@ func TestATaskInPlaceWorksInTheCheckout(t *testing.T) {
 	if req := j.request(1); req.Workdir != j.repo || !req.Trusted {
 		t.Errorf("the program was started with %+v, want the trusted checkout", req)
 	}
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "no_checkout" {
+	if _, err := j.merge(made.ThreadID); reason(err) != "no_checkout" {
 		t.Errorf("Merge(in place) = %v, want no_checkout", err)
 	}
 }
@@ -382,7 +459,7 @@ func TestAReviewReachesTheAgentOfAPartAsOneMessage(t *testing.T) {
 	if req.Workdir != folder {
 		t.Errorf("the agent works in %s, want its worktree %s", req.Workdir, folder)
 	}
-	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "task_not_done" {
+	if _, err := j.merge(made.ThreadID); reason(err) != "task_not_done" {
 		t.Errorf("Merge(while it works) = %v, want task_not_done", err)
 	}
 	j.write(folder, "b.txt", "first\nthird\n")

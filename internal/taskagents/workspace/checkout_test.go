@@ -233,7 +233,7 @@ func TestATaskIsReviewedAndMerged(t *testing.T) {
 			if !bytes.Contains(r.Diff, []byte("caf\xe9")) || !bytes.Contains(r.Diff, []byte("GIT binary patch")) {
 				t.Errorf("the diff is %q, want every byte", r.Diff)
 			}
-			req := MergeRequest{ID: one.ID, Base: source.Head, Method: method, Message: "Do the job"}
+			req := MergeRequest{ID: one.ID, Base: source.Head, Commit: r.Head, Method: method, Message: "Do the job"}
 			if method != FastForward {
 				ff := req
 				ff.Method = FastForward
@@ -292,8 +292,8 @@ func TestCredentialsAreNotMerged(t *testing.T) {
 	s, source := checkout(t)
 	w := s.part(source, "one", source.Head)
 	s.put(w, "config.txt", "token = ghp_"+strings.Repeat("a1B2", 9)+"\n")
-	s.committed(w)
-	if _, err := s.m.MergeTask(t.Context(), MergeRequest{ID: w.ID, Base: source.Head}); reason(err) != "secret_found" {
+	head := s.committed(w)
+	if _, err := s.m.MergeTask(t.Context(), MergeRequest{ID: w.ID, Base: source.Head, Commit: head}); reason(err) != "secret_found" {
 		t.Errorf("MergeTask = %v, want secret_found", err)
 	}
 }
@@ -361,8 +361,8 @@ func TestALinkedWorktreeIsACheckout(t *testing.T) {
 	}
 	w := s.part(source, "one", source.Head)
 	s.put(w, "b.txt", "b")
-	s.committed(w)
-	if _, err := s.m.MergeTask(t.Context(), MergeRequest{ID: w.ID, Base: source.Head}); err != nil {
+	head := s.committed(w)
+	if _, err := s.m.MergeTask(t.Context(), MergeRequest{ID: w.ID, Base: source.Head, Commit: head}); err != nil {
 		t.Fatal(err)
 	}
 	if got := files(t, s.dir+"/side")["b.txt"]; got != "b" {

@@ -245,6 +245,7 @@ const (
 type MergeRequest struct {
 	ID      string // workspace of the result
 	Base    string // commit that the task started from
+	Commit  string // the result's commit that was reviewed
 	Method  MergeMethod
 	Message string // of the commit of Squash
 }
@@ -260,7 +261,7 @@ type Merged struct {
 // MergeTask adds the result of a task to the branch that is checked out in the user's checkout.
 // The commit is prepared in a worktree of its own, and the last step is a fast-forward, so that
 // the checkout either has all of it or is unchanged. Errors: conflict, reason checkout_dirty,
-// no_branch, not_fast_forward or merge_conflict; denied, reason secret_found; invalid_input,
+// no_branch, not_fast_forward, merge_conflict or work_moved; denied, reason secret_found; invalid_input,
 // reason invalid_method.
 func (m *Manager) MergeTask(ctx context.Context, req MergeRequest) (Merged, error) {
 	w, release, err := m.hold(ctx, req.ID)
@@ -272,12 +273,11 @@ func (m *Manager) MergeTask(ctx context.Context, req MergeRequest) (Merged, erro
 	if err != nil {
 		return Merged{}, err
 	}
-	head, err := m.mergeable(ctx, w, source, req.Base)
-	if err != nil {
+	if err := m.mergeable(ctx, w, source, req); err != nil {
 		return Merged{}, err
 	}
 	out := Merged{Branch: source.Branch, From: source.Head}
-	if out.Commit, err = m.prepare(ctx, w, source, head, req); err != nil {
+	if out.Commit, err = m.prepare(ctx, w, source, req); err != nil {
 		return out, err
 	}
 	if _, err := m.inSource(ctx, source, "merge", "--ff-only", "--quiet", "--no-verify", "--no-gpg-sign", out.Commit); err != nil {
@@ -300,52 +300,57 @@ func conflict(reason, hint, format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeConflict, "workspace.merge", format, args...).With(reason, hint)
 }
 
-// mergeable checks that a result can be merged into a checkout, and returns its commit.
-func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, base string) (string, error) {
+// mergeable checks that a result can be merged into a checkout, and that it is still the reviewed one.
+func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, req MergeRequest) error {
 	if source.GitDir != w.Source.GitDir {
-		return "", badCheckout("not_a_checkout", "", "%.300q is another repository than before", source.Path)
+		return badCheckout("not_a_checkout", "", "%.300q is another repository than before", source.Path)
 	}
 	if source.Branch == "" {
-		return "", conflict("no_branch", "check out the branch that the work is for", "no branch is checked out in %.300q", source.Path)
+		return conflict("no_branch", "check out the branch that the work is for", "no branch is checked out in %.300q", source.Path)
 	}
 	if len(w.Conflicts) > 0 {
-		return "", conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
+		return conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
 			"%d files have conflicts between the parts", len(w.Conflicts)).
 			Detail("files", w.Conflicts)
 	}
 	status, err := m.sourceStatus(ctx, source)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if n := len(status.Modified) + len(status.Staged) + len(status.Unmerged); n > 0 {
-		return "", conflict("checkout_dirty", "commit or stash them first", "%d files of the checkout have changes that are not committed", n)
+		return conflict("checkout_dirty", "commit or stash them first", "%d files of the checkout have changes that are not committed", n)
 	}
 	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG"} {
 		at, err := m.inSource(ctx, source, "rev-parse", "--path-format=absolute", "--git-path", name)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if _, err := os.Lstat(strings.TrimSpace(at.Stdout.Text())); err == nil {
-			return "", conflict("checkout_dirty", "finish or abort it first", "another operation of git is in progress in the checkout")
+			return conflict("checkout_dirty", "finish or abort it first", "another operation of git is in progress in the checkout")
 		}
 	}
 	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := m.filtered(ctx, w, base, head); err != nil {
-		return "", err
+	if head != req.Commit {
+		return conflict(ReasonWorkMoved, "look at it again with: junctor tasks diff",
+			"the work is at %.12s, and the commit that was shown is %.12s", head, req.Commit).
+			Detail("commit", head)
+	}
+	if err := m.filtered(ctx, w, req.Base, head); err != nil {
+		return err
 	}
 	listed, err := m.run(ctx, w, []string{"rev-list", "--max-count=" + strconv.Itoa(maxCommits+1), head, "--not", source.Head, "--"})
 	if err != nil {
-		return "", err
+		return err
 	}
 	commits := strings.Fields(listed.Stdout.Text())
 	if len(commits) > maxCommits {
-		return "", capability.Errorf(capability.CodeTooLarge, "workspace.merge", "more than %d commits would be merged", maxCommits).
+		return capability.Errorf(capability.CodeTooLarge, "workspace.merge", "more than %d commits would be merged", maxCommits).
 			With("change_too_large", "merge the branch with git: "+w.Branch)
 	}
-	return head, m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
+	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
 		args := plainDiff("show", "--format=")
 		return m.command(ctx, m.git, w, gitcmd.Command{Args: append(append(args, part...), "--"), NeedRepository: true})
 	})
@@ -387,11 +392,15 @@ func (m *Manager) sourceStatus(ctx context.Context, s Source) (Status, error) {
 	return parseStatus(string(complete(result.Stdout.Bytes()))), nil
 }
 
+// ReasonWorkMoved is the reason of a merge of other work than the reviewed one.
+const ReasonWorkMoved = "work_moved"
+
 // ReasonMergeConflict is the reason of a merge that git cannot make by itself.
 const ReasonMergeConflict = "merge_conflict"
 
 // prepare returns the commit that the user's branch is moved to.
-func (m *Manager) prepare(ctx context.Context, w Workspace, source Source, head string, req MergeRequest) (string, error) {
+func (m *Manager) prepare(ctx context.Context, w Workspace, source Source, req MergeRequest) (string, error) {
+	head := req.Commit
 	switch req.Method {
 	case "", FastForward:
 		found, err := m.run(ctx, w, []string{"merge-base", "--is-ancestor", source.Head, head}, 1)

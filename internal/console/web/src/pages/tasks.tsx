@@ -229,7 +229,9 @@ function Ask(p: { task: string; r: TaskRequest; done: () => void }) {
 interface Review {
   done: number;
   parts: number;
+  head: string;
   branch: string;
+  commits?: { part: string; branch: string; commit: string }[];
   conflicts?: string[];
   stat?: { text?: string };
   diff?: string; // base64
@@ -257,7 +259,7 @@ function Work(p: { id: string }) {
     }
   };
   const merge = (method: string) => async () => {
-    const m = await post<{ branch: string; from: string; commit: string }>(`${at}/merge`, method ? { method } : {});
+    const m = await post<{ branch: string; from: string; commit: string }>(`${at}/merge`, { commit: review.value?.head, ...(method && { method }) });
     said.value = m.from === m.commit ? `${m.branch} has all of it already.` : `${m.branch} is at ${m.commit.slice(0, 12)}, before at ${m.from.slice(0, 12)}.`;
   };
   const discard = async () => {
@@ -287,7 +289,9 @@ function Work(p: { id: string }) {
       {r && (
         <>
           <p>
-            {r.done} of {r.parts} parts are done. The work is on <span class="m">{visible(r.branch)}</span>.
+            {r.done} of {r.parts} parts are done. The work is on <span class="m">{visible(r.branch)}</span> at{" "}
+            <span class="m">{visible(r.head.slice(0, 12))}</span>
+            {(r.commits ?? []).length > 1 && ` (${(r.commits ?? []).map((c) => `${visible(c.part)} at ${visible(c.commit.slice(0, 12))}`).join(", ")})`}.
             {r.conflicts && r.conflicts.length > 0 && ` Conflicts in ${visible(r.conflicts.join(", "))}.`}
           </p>
           {r.stat?.text && (
