@@ -179,7 +179,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
-		Home: s.home.Path, Walls: cfg.Sandbox, Sources: cfg.Upstreams.Registries, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
+		Home: s.home.Path, Walls: cfg.Sandbox, Settings: cfg.Upstreams, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
 		Publish: s.publish, Logger: s.logger,
 	}); err != nil {
 		return err

@@ -85,11 +85,11 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 }
 
 func (u *upstream) subscribe(ctx context.Context, c *conn, method, uri string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	_, err := c.client.Call(ctx, Request{
 		Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri,
-		Idle: connectTimeout,
+		Idle: dialTimeout,
 	})
 	return err
 }
