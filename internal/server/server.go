@@ -38,6 +38,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/platform/toolnames"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
@@ -234,6 +235,13 @@ func (s *Server) openPlane() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the catalog's generation cannot be kept", err)
 	}
+	s.names, err = toolnames.Open(toolnames.Config{
+		Path: s.home.Path("state", "naming.json"), Fresh: from == 0, Log: s.log, Logger: s.logger, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	s.names.Complete(&settings)
 	if s.catalog, err = catalog.New(settings, from); err != nil {
 		return err
 	}
@@ -242,6 +250,7 @@ func (s *Server) openPlane() error {
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
+	s.names.Use(s.catalog, s.intake.Configure)
 	s.engine = invoke.New(invoke.Config{
 		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(),
 		Observer: s.metrics, Logger: s.logger,
