@@ -28,7 +28,8 @@ func (a *app) auditCommand() *cobra.Command {
 		a.auditQueryCommand(),
 		a.auditShortcut("trail ID", "List every record of one invocation, the oldest first, and why it was decided so", func(q url.Values, arg string) { q.Set("run", arg) }),
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
-		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule", func(q url.Values, _ string) { q.Set("denied", "true") }),
+		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
+			func(q url.Values, _ string) { q.Set("denied", "true") }),
 		a.auditVerifyCommand(), a.auditTailCommand())
 }
 
