@@ -83,6 +83,12 @@ func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 		}
 	}
 	fmt.Fprintf(a.stderr, "junctor: %s\n", e.Message)
+	if lines, ok := e.Details["stderr"].(string); ok && lines != "" {
+		fmt.Fprintf(a.stderr, "\nIts program wrote:\n")
+		for line := range strings.Lines(lines) {
+			fmt.Fprintf(a.stderr, "  %s\n", plainText(strings.TrimRight(line, "\r\n")))
+		}
+	}
 	if e.Hint != "" {
 		fmt.Fprintf(a.stderr, "\nHint: %s\n", typedHint(e.Hint))
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/store/backup"
@@ -22,9 +26,10 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "List every record of one invocation", func(q url.Values, arg string) { q.Set("run", arg) }),
+		a.auditShortcut("trail ID", "List every record of one invocation, the oldest first, and why it was decided so", func(q url.Values, arg string) { q.Set("run", arg) }),
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
-		a.auditShortcut("denied", "List what was refused", func(q url.Values, _ string) { q.Set("denied", "true") }),
+		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
+			func(q url.Values, _ string) { q.Set("denied", "true") }),
 		a.auditVerifyCommand(), a.auditTailCommand())
 }
 
@@ -112,6 +117,10 @@ type auditRow struct {
 		RunID    string `json:"run_id"`
 		Provider string `json:"provider"`
 		Code     string `json:"code"`
+		Decision struct {
+			PolicyIDs       []string `json:"policy_ids"`
+			Grant, Approval string
+		} `json:"decision"`
 	} `json:"metadata"`
 }
 
@@ -120,6 +129,65 @@ func (r auditRow) cells() []string {
 		fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider),
 		dash(r.Metadata.RunID),
 	}
+}
+
+// maxDeciders bounds the approvals that one list reads.
+const maxDeciders = 100
+
+// reasons explains the decisions of records: the rules, the grant, or the approval with the principal
+// that decided it.
+type reasons struct {
+	ctx      context.Context
+	client   *client.Client
+	deciders map[string]string // by approval
+}
+
+// cell returns the last cell of a record.
+func (r *reasons) cell(row auditRow) []string {
+	d := row.Metadata.Decision
+	var parts []string
+	if len(d.PolicyIDs) > 0 {
+		parts = append(parts, counted(len(d.PolicyIDs), "rule ", "rules ")+strings.Join(d.PolicyIDs, ", "))
+	}
+	if d.Grant != "" {
+		parts = append(parts, "grant "+d.Grant)
+	}
+	if d.Approval == "" && row.Metadata.Code == string(capability.CodeApprovalRequired) {
+		d.Approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
+	}
+	if d.Approval != "" {
+		parts = append(parts, "approval "+d.Approval+r.decider(d.Approval))
+	}
+	if len(parts) == 0 && row.Error != "" {
+		parts = append(parts, row.Error)
+	}
+	return []string{dash(strings.Join(parts, ", "))}
+}
+
+// requestedApproval matches the id of an approval in the text of an error.
+func requestedApproval() *regexp.Regexp { return regexp.MustCompile(`\b(apr|cnf)_[0-9a-f]+\b`) }
+
+// decider returns the state of an approval with who decided it, or "" if it cannot be read.
+func (r *reasons) decider(id string) string {
+	if known, ok := r.deciders[id]; ok || len(r.deciders) >= maxDeciders {
+		return known
+	}
+	var out struct {
+		Approval struct {
+			State     string
+			DecidedBy string `json:"decided_by"`
+		}
+	}
+	text := ""
+	if err := r.client.Do(r.ctx, http.MethodGet, "/api/v1/approvals/"+url.PathEscape(id), nil, &out); err == nil {
+		text = " (" + out.Approval.State
+		if out.Approval.DecidedBy != "" {
+			text += " by " + out.Approval.DecidedBy
+		}
+		text += ")"
+	}
+	r.deciders[id] = text
+	return text
 }
 
 // auditList prints the records that match q. The commands trail and session fail with not_found if
@@ -149,11 +217,18 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 		return a.printJSON(raw)
 	}
 	var rows [][]string
-	for _, r := range out.Records {
-		rows = append(rows, r.cells())
+	head := []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}
+	why := func(auditRow) []string { return nil }
+	if cmd.Name() == "trail" || cmd.Name() == "denied" {
+		head, why = append(head, "WHY"), (&reasons{ctx: cmd.Context(), client: c, deciders: make(map[string]string)}).cell
 	}
-	return a.table([]string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}, rows,
-		"no record matches; see the latest with: junctor audit query")
+	if cmd.Name() == "trail" {
+		slices.Reverse(out.Records) // a story is read from its beginning
+	}
+	for _, r := range out.Records {
+		rows = append(rows, append(r.cells(), why(r)...))
+	}
+	return a.table(head, rows, "no record matches; see the latest with: junctor audit query")
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {

@@ -40,7 +40,7 @@ func (a *app) catalogCommand() *cobra.Command {
 		a.catalogList("agent", "Show what agents are shown in a context, judged for the token in use", a.printAgent),
 		a.catalogList("operator", "Show commands, sign-ins and surfaces for operators", a.printOperator),
 		a.catalogList("internal", "Show everything there is, reachable or not", a.printInternal),
-		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(),
+		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(), a.catalogNamesCommand(),
 	)
 }
 

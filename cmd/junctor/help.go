@@ -244,7 +244,9 @@ func wrongFlag(c *cobra.Command, err error) error {
 	case *pflag.InvalidValueError:
 		what := "what belongs there"
 		switch e.GetFlag().Value.Type() {
-		case "int", "int64":
+		case "trust":
+			what = "ask, yes or no"
+		case "int", "int64", "uint":
 			what = "a whole number"
 		case "float64":
 			what = "a number"

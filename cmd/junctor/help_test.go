@@ -339,7 +339,8 @@ func TestWithoutAServer(t *testing.T) {
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
 		"upstreams confine": "u",
 		"upstreams diff":    "u", "upstreams login": "u", "upstreams remove": "u",
-		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
+		"upstreams logs": "u", "upstreams restart": "u", "upstreams set": "u --disabled", "upstreams show": "u",
+		"workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
 	alone := strings.Fields(`serve setup doctor config debug`)
 	others := []string{ // they need files of their own, another process, or no terminal

@@ -52,8 +52,8 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 		if diff := cmp.Diff(c.want, got.OAuth); diff != "" {
 			t.Errorf(`%v: %s; want diff = ""`, c.args, diff)
 		}
-		if !strings.Contains(out.String(), "junctor upstreams login far") {
-			t.Errorf("output = %q, want it to name junctor upstreams login far", out.String())
+		if !strings.Contains(out.String(), "junctor mcp login far") {
+			t.Errorf("output = %q, want it to name junctor mcp login far", out.String())
 		}
 	}
 }

@@ -30,12 +30,9 @@ type upstreamRow struct {
 	Server                                         *struct{ Version, Name, Release, Instructions string }
 	Counts                                         struct{ Tools, Prompts, Resources, Held, Quarantined, Dropped int }
 	Lists                                          map[string]string
-	Definitions                                    []struct {
-		Kind, Name, State, Description string
-		Advice                         []string
-	}
-	Dropped []struct{ Kind, Name, Reason string }
-	Login   *struct {
+	Definitions                                    []upstreamDefinition
+	Dropped                                        []struct{ Kind, Name, Reason string }
+	Login                                          *struct {
 		Issuer  string
 		Scopes  []string
 		Expires time.Time
@@ -46,6 +43,22 @@ type upstreamRow struct {
 	ReadOnly                 []string `json:"read_only"`
 	ReadWrite                []string `json:"read_write"`
 	Network, Unseen          []string
+}
+
+// upstreamDefinition is one definition of an upstream.
+type upstreamDefinition struct {
+	Kind, Name, State, Description string
+	Declares                       string
+	Advice                         []string
+}
+
+// details returns the state of a definition and what it declares about its effect.
+func (d *upstreamDefinition) details() []string {
+	list := []string{d.State}
+	if d.Kind == "tool" {
+		list = append(list, "declares "+declared(d.Declares))
+	}
+	return list
 }
 
 // confined returns how the program is confined: its tier and network, "unconfined", "container", or
@@ -152,7 +165,8 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove,
-		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), a.upstreamsConfineCommand(), restart, sample)
+		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), a.upstreamsConfineCommand(), a.upstreamsSetCommand(),
+		a.upstreamsLogsCommand(), restart, sample)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {
@@ -203,7 +217,7 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 			[]string{"token ends", when(l.Expires)}, []string{"renewed by itself", fmt.Sprint(l.Renewed)})
 	}
 	for _, d := range u.Definitions {
-		rows = append(rows, []string{d.Kind + " " + d.Name, strings.Join(append([]string{d.State}, d.Advice...), "; ")})
+		rows = append(rows, []string{d.Kind + " " + d.Name, strings.Join(append(d.details(), d.Advice...), "; ")})
 	}
 	for _, d := range u.Dropped {
 		rows = append(rows, []string{"dropped " + d.Kind, fmt.Sprintf("%q: %s", d.Name, d.Reason)})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +18,11 @@ type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
-	a2a, sse, quarantine, trust, hints, local, own bool
+	a2a, sse, quarantine, trust, local, own        bool
+	hints                                          trustWord
 	unconfined                                     bool
 	folders                                        folderFlags
-	timeout, idle                                  time.Duration
+	timeout, idle, connect                         time.Duration
 	oauth                                          oauthFlags
 }
 
@@ -38,6 +38,10 @@ a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
 What it declares now is shown to agents at once, because you add it; with --quarantine
 each definition waits for your approval first. What it changes later is held until you
 have looked: see junctor upstreams diff and junctor upstreams approve.
+
+The tools are listed with what they declare about their effect and what the rules decide
+about calls of agents. That a tool only reads is the server's claim, which counts only if
+you trust it: --trust-hints=yes, =no, or =ask, which asks at a terminal.
 
 A program is confined: it sees the system, a folder of its own in the home, which is
 its HOME, and the folders that you name with --ro and --rw; it never sees the rest of
@@ -55,7 +59,7 @@ named, never written: store them with junctor secrets set NAME.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), http.MethodPost, upstreamsPath, body, a.printAdded)
+			return a.addUpstream(cmd.Context(), body, o.hints)
 		},
 	}
 	f := c.Flags()
@@ -78,10 +82,12 @@ named, never written: store them with junctor secrets set NAME.`,
 	f.BoolVar(&o.own, "own-credentials", false, "each principal shows secrets of its own, such as own.NAME.agent.ann in place of NAME")
 	f.BoolVar(&o.quarantine, "quarantine", false, "hold every definition until it is approved")
 	f.BoolVar(&o.trust, "trust", false, "show what it declares at once, which is the default")
-	f.BoolVar(&o.hints, "trust-hints", false, "believe what it says about which tools only read")
+	o.hints = "ask"
+	o.hints.flag(c, "`WORD` whether a tool that declares to only read counts as a read")
 	f.StringVar(&o.changed, "changed", "", "`CHANGED` what becomes of definitions that change: hold, warn or follow (default hold)")
 	f.StringVar(&o.sampling, "sampling", "", "`SAMPLING` whether it may use the caller's model: deny or forward (default deny)")
 	f.DurationVar(&o.timeout, "timeout", 0, "`DURATION` deadline of one call, such as 30s")
+	f.DurationVar(&o.connect, "connect-timeout", 0, "`DURATION` how long connecting may take (default upstreams.connect_timeout, 1m)")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "longest silence of one call (default 1m, for A2A agents 5m)")
 	return c
 }
@@ -120,7 +126,9 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 			body[name] = values
 		}
 	}
-	for name, on := range map[string]bool{"sse": o.sse, "private_network": o.local, "hints_trusted": o.hints, "own_credentials": o.own} {
+	for name, on := range map[string]bool{
+		"sse": o.sse, "private_network": o.local, "hints_trusted": o.hints == "yes", "own_credentials": o.own,
+	} {
 		if on {
 			body[name] = true
 		}
@@ -147,7 +155,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	if o.quarantine {
 		body["trust"] = "untrusted"
 	}
-	for name, d := range map[string]time.Duration{"timeout_ms": o.timeout, "idle_timeout_ms": o.idle} {
+	for name, d := range map[string]time.Duration{"timeout_ms": o.timeout, "idle_timeout_ms": o.idle, "connect_timeout_ms": o.connect} {
 		if d != 0 {
 			body[name] = d.Milliseconds()
 		}
@@ -203,27 +211,23 @@ func keysOf(files []string) (keys []json.RawMessage, err error) {
 	return keys, nil
 }
 
-func (a *app) printAdded(raw json.RawMessage) error {
-	u, err := decode[upstreamRow](raw)
-	if err != nil {
-		return err
-	}
+// printAdded prints an upstream that was added, without its tools.
+func (a *app) printAdded(u *upstreamRow) {
 	if u.Login != nil && u.State == "unauthenticated" {
-		a.printf("added %s; it offers nothing before you log in: junctor upstreams login %s\n", plainText(u.Name), plainText(u.Name))
-		return nil
+		a.printf("added %s; it offers nothing before you log in: junctor mcp login %s\n", plainText(u.Name), plainText(u.Name))
+		return
 	}
 	a.printf("added %s: %s\n", plainText(u.Name), u.counted())
 	if u.Confinement == "none" {
 		a.warnf("%s is not confined: it may do all that the server's user may", u.Name)
 	}
 	for _, path := range u.Unseen {
-		a.warnf("%s cannot see %s; if it may: junctor upstreams confine %s --ro DIR or --rw DIR", u.Name, plainText(path), u.Name)
+		a.warnf("%s cannot see %s; if it may: junctor mcp confine %s --ro DIR or --rw DIR", u.Name, plainText(path), u.Name)
 	}
 	if n := u.Counts.Dropped; n > 0 {
-		a.warnf("%d %s dropped; see: junctor upstreams show %s", n, counted(n, "definition was", "definitions were"), u.Name)
+		a.warnf("%d %s dropped; see: junctor mcp show %s", n, counted(n, "definition was", "definitions were"), u.Name)
 	}
 	if u.Counts.Quarantined > 0 {
-		a.printf("all wait for your approval; look at them with: junctor upstreams diff %s, then: junctor upstreams approve %s\n", u.Name, u.Name)
+		a.printf("all wait for your approval; look at them with: junctor mcp diff %s, then: junctor mcp approve %s\n", u.Name, u.Name)
 	}
-	return nil
 }

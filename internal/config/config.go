@@ -166,6 +166,7 @@ func Default() Config {
 		Router:     Router{SyncInterval: 5 * time.Minute},
 		MCP:        defaultMCP(),
 		Approvals:  defaultApprovals(),
+		Upstreams:  Upstreams{ConnectTimeout: time.Minute},
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
@@ -232,7 +233,7 @@ func (c *Config) Validate() error {
 	if err := c.Agents.check(c.Programs); err != nil {
 		return err
 	}
-	if err := c.Upstreams.Registries.validate(); err != nil {
+	if err := c.Upstreams.validate(); err != nil {
 		return err
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"time"
 )
 
 // Upstreams configures the programs of upstreams.
 type Upstreams struct {
-	Registries Registries `koanf:"registries"`
+	ConnectTimeout time.Duration `koanf:"connect_timeout" doc:"How long connecting to an MCP server may take, from 1s to 10m. The first start of a server with npx, uvx or a container downloads it. junctor mcp add --connect-timeout sets it for one server."`
+	Registries     Registries    `koanf:"registries"`
 }
 
 // Registries configures package runners in confined programs, which see no file of a user.
@@ -17,6 +19,19 @@ type Registries struct {
 	PyPI  string `koanf:"pypi" doc:"Address of the Python package index for confined programs of upstreams, such as those started with uvx. Empty: the runner's own."`
 	Proxy string `koanf:"proxy" doc:"Address of the HTTP proxy that confined programs of upstreams use. Not used with --net HOST."`
 	CA    string `koanf:"ca" doc:"File with the certificates (PEM) of all authorities that confined programs of upstreams trust. Empty: those of this machine."`
+}
+
+// The bounds of Upstreams.ConnectTimeout.
+const (
+	minConnectTimeout = time.Second
+	maxConnectTimeout = 10 * time.Minute
+)
+
+func (u Upstreams) validate() error {
+	if u.ConnectTimeout < minConnectTimeout || u.ConnectTimeout > maxConnectTimeout {
+		return fmt.Errorf("upstreams.connect_timeout: %s is not between %s and %s", u.ConnectTimeout, minConnectTimeout, maxConnectTimeout)
+	}
+	return u.Registries.validate()
 }
 
 func (r Registries) validate() error {

@@ -111,10 +111,10 @@ func (v *visitor) visit(how int) {
 	if how >= 5 { // modern
 		switch how {
 		case 5:
-			body, headers := visitorModern("tools/call", "quick", `"name":"quick","arguments":{},`)
+			body, headers := visitorModern("tools/call", "stdio__quick", `"name":"stdio__quick","arguments":{},`)
 			v.does(http.MethodPost, body, "done", headers...)
 		case 6:
-			body, headers := visitorModern("tools/call", "slow", `"name":"slow","arguments":{},`)
+			body, headers := visitorModern("tools/call", "stdio__slow", `"name":"stdio__slow","arguments":{},`)
 			v.leaves(http.MethodPost, body, false, headers...)
 		case 7:
 			body, headers := visitorModern("subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)
@@ -124,14 +124,14 @@ func (v *visitor) visit(how int) {
 	}
 	v.does(http.MethodPost, `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"visitor","version":"1"}}}`, "2025-11-25")
 	v.does(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "")
-	v.does(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"quick"`)
+	v.does(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"stdio__quick"`)
 	switch how {
 	case 0:
-		v.does(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"quick","arguments":{}}}`, "done")
+		v.does(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"stdio__quick","arguments":{}}}`, "done")
 		v.does(http.MethodDelete, "", "")
 	case 1: // without a word
 	case 2: // in mid-call
-		v.leaves(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{}}}`, false)
+		v.leaves(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"stdio__slow","arguments":{}}}`, false)
 	case 3: // in mid-stream
 		v.leaves(http.MethodGet, "", true)
 	case 4:
@@ -260,7 +260,7 @@ func TestTasksAreTheirOwners(t *testing.T) {
 		return strconv.Itoa(resp.StatusCode) + " " + string(data)
 	}
 	own := n.token(t, "agent")
-	_, answer, _ := strings.Cut(ask(own, "tools/call", "slow", `"name":"slow","arguments":{},`), " ")
+	_, answer, _ := strings.Cut(ask(own, "tools/call", "stdio__slow", `"name":"stdio__slow","arguments":{},`), " ")
 	var task struct{ Result struct{ TaskID string } }
 	if err := json.Unmarshal([]byte(answer), &task); err != nil || task.Result.TaskID == "" {
 		t.Fatalf(`%v: %s; want no error, task.Result.TaskID other than ""`, err, answer)

@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/platform/toolnames"
 )
 
 // plane is the core that every wing and surface uses: catalog, policy, engine and audit log.
@@ -29,6 +30,7 @@ type plane struct {
 	// policyFiles is the folder that the rules of policy come from.
 	policyFiles *policyfiles.Files
 	deployment  policy.Deployment
+	names       *toolnames.Names
 	catalog     *catalog.Catalog
 	compiler    *compile.Compiler
 	intake      *intake.Pipeline

@@ -78,6 +78,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	})
 	s.event(ctx, audit.ServerStarted)
 	s.settle(partsCtx)
+	s.names.Settle(partsCtx)
 	s.warnUnknownNames()
 	if err := s.announce(onReady); err != nil {
 		cancelCalls()

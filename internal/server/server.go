@@ -37,6 +37,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/platform/toolnames"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
@@ -181,7 +182,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
-		Home: s.home.Path, Walls: cfg.Sandbox, Sources: cfg.Upstreams.Registries, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
+		Home: s.home.Path, Walls: cfg.Sandbox, Settings: cfg.Upstreams, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
 		Publish: s.publish, Logger: s.logger,
 	}); err != nil {
 		return err
@@ -236,6 +237,13 @@ func (s *Server) openPlane() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the catalog's generation cannot be kept", err)
 	}
+	s.names, err = toolnames.Open(toolnames.Config{
+		Path: s.home.Path("state", "naming.json"), Fresh: from == 0, Log: s.log, Logger: s.logger, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	s.names.Complete(&settings)
 	if s.catalog, err = catalog.New(settings, from); err != nil {
 		return err
 	}
@@ -244,6 +252,7 @@ func (s *Server) openPlane() error {
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
+	s.names.Use(s.catalog, s.intake.Configure)
 	s.engine = invoke.New(invoke.Config{
 		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(),
 		Observer: s.metrics, Logger: s.logger,

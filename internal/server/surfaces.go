@@ -27,7 +27,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Secrets: s.secrets, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping,
 		MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
-		Telemetry: s.recent.List, PolicyFiles: s.policyFiles, Listed: s.mcp.Listed,
+		Telemetry: s.recent.List, PolicyFiles: s.policyFiles, ToolNames: s.names, Listed: s.mcp.Listed,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)

@@ -28,15 +28,15 @@ import (
 
 // Config holds the dependencies of a Service. All fields are required.
 type Config struct {
-	Home    func(...string) string // paths in the home
-	Walls   config.Sandbox
-	Sources config.Registries // of package runners
-	Store   *store.DB         // the database that gateways share
-	Secrets *secretstore.Store
-	Log     *audit.Log
-	Door    *httpapi.Door
-	Logger  *slog.Logger
-	Publish func(event string, data any) // to the live feed; must not block
+	Home     func(...string) string // paths in the home
+	Walls    config.Sandbox
+	Settings config.Upstreams
+	Store    *store.DB // the database that gateways share
+	Secrets  *secretstore.Store
+	Log      *audit.Log
+	Door     *httpapi.Door
+	Logger   *slog.Logger
+	Publish  func(event string, data any) // to the live feed; must not block
 }
 
 // Service holds the upstreams of this gateway.
@@ -57,7 +57,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	registry := upstream.NewRegistry(upstream.Config{
 		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
 		Publish: cfg.Publish,
-		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Sources), CA: cfg.Sources.CA,
+		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Settings.Registries), CA: cfg.Settings.Registries.CA, ConnectTimeout: cfg.Settings.ConnectTimeout,
 	})
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
 }
@@ -178,13 +178,13 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 		case u.Disabled:
 			continue
 		case u.Failed:
-			c.Detail, c.Remedy = u.Reason, "junctor upstreams show "+u.Name+" has its last errors; then: junctor upstreams restart "+u.Name
+			c.Detail, c.Remedy = u.Reason, "read junctor mcp logs "+u.Name+"; then: junctor mcp restart "+u.Name
 		case u.Limit != "" && u.State != capability.StateReady:
-			c.Detail, c.Remedy = "its program went over its "+u.Limit, "junctor upstreams show "+u.Name+" has its last errors"
+			c.Detail, c.Remedy = "its program went over its "+u.Limit, "read junctor mcp logs "+u.Name
 		case u.State == capability.StateUnauthorized && u.OAuth != nil:
 			c.Detail, c.Remedy = u.Reason, "junctor upstreams login "+u.Name
 		case u.State != capability.StateReady:
-			c.Detail, c.Remedy = u.Reason, "see that it runs and can be reached; it is tried again by itself"
+			c.Detail, c.Remedy = u.Reason, "read junctor mcp logs "+u.Name+"; it is tried again by itself"
 		case waiting > 0:
 			c.Detail = fmt.Sprintf("%d changed and %d new definitions wait for an approval", u.Counts.Held, u.Counts.Quarantined)
 			c.Remedy = "junctor upstreams diff " + u.Name + ", then: junctor upstreams approve " + u.Name

@@ -76,6 +76,11 @@ func (c *Catalog) adopt(settings Settings) error {
 	if err != nil {
 		return err
 	}
+	former, err := json.Marshal(settings.Naming.Former) // it is not part of the document
+	if err != nil {
+		return err
+	}
+	doc = append(doc, former...)
 	settings.sum = sha256.Sum256(doc)
 	c.settings, c.rules = &settings, set
 	return nil

@@ -1,11 +1,15 @@
 package catalog
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
@@ -63,6 +67,45 @@ type NamingSetting struct {
 	Pins          map[string]string `json:"pins,omitempty"`        // name → runtime id
 	OnCollision   string            `json:"onCollision,omitempty"` // label (default) or reject
 	ExposeAliases []string          `json:"exposeAliases,omitempty"`
+	// Upstreams decides whether names of tools of MCP servers begin with the server's name: always,
+	// or, if needed (default), only while another tool declares the same name.
+	Upstreams string `json:"upstreams,omitempty"`
+	// Former are names that tools had before Upstreams was changed.
+	Former []FormerName `json:"-"`
+}
+
+// The values of NamingSetting.Upstreams.
+const (
+	NamesAlways = "always"
+	NamesNeeded = "needed"
+)
+
+// FormerName is a name that a tool had. Until then a call of it reaches the tool, if its definition
+// is the same and no other tool has the name.
+type FormerName struct {
+	Name       string            `json:"name"`
+	Action     capability.Action `json:"action"`
+	Definition string            `json:"definition"` // see DefinitionSum
+	Until      time.Time         `json:"until"`
+}
+
+// DefinitionSum returns a digest of the definition of an entry.
+func DefinitionSum(e *Entry) string {
+	sum := sha256.Sum256(e.Contribution.Definition)
+	return hex.EncodeToString(sum[:])
+}
+
+// Declared returns the name that an entry's tool claims under the settings.
+func (s *Settings) Declared(e *Entry) string {
+	if s.Naming.Upstreams == NamesAlways && FromMCP(e) {
+		return naming.Prefixed(e.Label(), e.Declared())
+	}
+	return e.Declared()
+}
+
+// FromMCP reports whether an entry is a tool of an MCP server without a canonical action.
+func FromMCP(e *Entry) bool {
+	return e.Minted() && e.Module.Origin == "mcp" && e.Contribution.Tool != ""
 }
 
 // Mapping assigns the tools of that name to a canonical action.
@@ -119,6 +162,11 @@ func (s *Settings) check() error {
 	case "", "any", "same-adapter", "same-account":
 	default:
 		return bad("crossContext is any, same-adapter or same-account, not %q", s.CrossContext)
+	}
+	switch s.Naming.Upstreams {
+	case "", NamesAlways, NamesNeeded:
+	default:
+		return bad("naming.upstreams is %s or %s, not %q", NamesAlways, NamesNeeded, s.Naming.Upstreams)
 	}
 	switch s.Naming.OnCollision {
 	case "", "label", "reject":

@@ -72,6 +72,21 @@ func (p *Pipeline) Publish(b capability.Batch) error {
 	return w.err
 }
 
+// Configure applies other settings to the catalog, in order with the published batches.
+func (p *Pipeline) Configure(settings catalog.Settings) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	change, changed, err := p.cfg.Catalog.Configure(settings)
+	if err != nil || !changed {
+		return err
+	}
+	p.recordConflicts(change)
+	if p.cfg.Changed != nil {
+		p.cfg.Changed(change)
+	}
+	return nil
+}
+
 // next removes from the queue the batches that can be applied together: at most one of each
 // source.
 func (p *Pipeline) next() []*waiting {

@@ -142,7 +142,8 @@ type tool struct {
 // tools handles GET /api/v1/tools?as=PRINCIPAL: every tool of the catalog, whether and under
 // which name tools/list shows it to the principal, and the decision about a call of it.
 //
-// The parameters q (words in the name or the provider), effect and decision filter. With limit (1
+// as may also be "agent", for an agent without rules of its own. The parameters q (words in the name
+// or the provider), server (an MCP server or A2A agent), effect and decision filter. With limit (1
 // to 1,000) the answer is a page in the order of names, with the total that the filters leave and
 // next, the parameter after of the page that follows.
 func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -168,6 +169,9 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 	}
 	entries := s.matching(strings.Fields(strings.ToLower(query.Get("q"))), capability.Effect(query.Get("effect")), names)
+	if server := query.Get("server"); server != "" {
+		entries = slices.DeleteFunc(entries, func(e named) bool { return policy.ServerOf(e.entry) != server })
+	}
 	if decision := query.Get("decision"); decision != "" {
 		entries = slices.DeleteFunc(entries, func(e named) bool { return s.rule(who, e.entry).Decision != decision })
 	}
@@ -256,8 +260,11 @@ func nameInRules(e *catalog.Entry) string {
 	return string(e.Action)
 }
 
-// principal returns the principal with this id. Error: not_found if no token makes it.
+// principal returns the principal with this id, or for "agent" an agent without a name. Error: not_found if no token makes it.
 func (s *Surface) principal(id string) (capability.Principal, error) {
+	if id == string(capability.RoleAgent) {
+		return capability.Principal{ID: id, Role: capability.RoleAgent}, nil
+	}
 	who, ok := s.Policy.Find(id)
 	if !ok {
 		return capability.Principal{}, capability.Errorf(capability.CodeNotFound, "policy", "no valid token has the principal %q", id).

@@ -100,6 +100,7 @@ type Config struct {
 	// PolicyFiles edits the policy folder. Listed yields the names of the tools that tools/list
 	// shows a principal, with the entries behind each.
 	PolicyFiles PolicyFiles
+	ToolNames   ToolNames
 	Listed      func(who capability.Principal) iter.Seq2[string, []*catalog.Entry]
 }
 
@@ -149,6 +150,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/policy/test", operator(s.testPolicy))
 	mux.Handle("POST /api/v1/policy/changes", admin(s.changePolicy))
 	mux.Handle("GET /api/v1/tools", operator(s.tools))
+	mux.Handle("GET /api/v1/catalog/naming", operator(s.naming))
+	mux.Handle("POST /api/v1/catalog/naming", admin(s.changeNaming))
 	mux.Handle("GET /api/v1/secrets", admin(s.secrets))
 	mux.Handle("PUT /api/v1/secrets/{name}", admin(s.setSecret))
 	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))

@@ -75,7 +75,16 @@ func (c *Client) try(ctx context.Context, known era) (link, era, error) {
 			return lk, eraUnknown, err
 		}
 	}
-	return lk, eraLegacy, c.initialize(ctx, lk)
+	err = c.initialize(ctx, lk)
+	refusal, _ := errors.AsType[*capability.Error](err)
+	if known != eraLegacy && len(c.cfg.Command) > 0 && refusal != nil && refusal.Reason == reasonUpstream && lk.shared().flight.alive() {
+		// A program that starts slowly answers server/discover only after probeTimeout, and then
+		// refuses initialize.
+		if found, again := c.discover(ctx, lk); found == eraModern && again == nil {
+			return lk, found, nil
+		}
+	}
+	return lk, eraLegacy, err
 }
 
 func (c *Client) open(ctx context.Context) (link, error) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 
 	"github.com/junctor-run/junctor/capability"
@@ -24,6 +25,9 @@ const (
 	reasonIdle         = "idle_timeout"
 	reasonUpstreamBusy = "upstream_overloaded"
 )
+
+// ReasonProgramMissing is the reason of the error for a program that is not on this machine.
+const ReasonProgramMissing = "program_missing"
 
 const op = "mcp.call"
 
@@ -63,7 +67,11 @@ func (c *Client) unreachable(err error) error {
 			fmt.Sprintf("%s did not answer within %s", c.cfg.Name, c.cfg.ConnectTimeout), err).With(reasonConnection, "")
 	}
 	text, hint := c.whyUnreachable(err)
-	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reasonConnection, hint)
+	reason := reasonConnection
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		reason = ReasonProgramMissing
+	}
+	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reason, hint)
 }
 
 // whyUnreachable returns the cause of a failed connection and a hint, for people who do
@@ -73,7 +81,7 @@ func (c *Client) whyUnreachable(err error) (text, hint string) {
 	var unknown *net.DNSError
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "the program of " + name + " is not on this machine", "install it, or give its absolute path"
+		return c.whyMissing(err)
 	case errors.Is(err, fs.ErrPermission):
 		return "the program of " + name + " may not be run", "make it executable for the user that the server runs as"
 	case errors.Is(err, errEnded):
@@ -88,6 +96,27 @@ func (c *Client) whyUnreachable(err error) (text, hint string) {
 		return "the host of " + name + " cannot be found", "check the URL and the network"
 	}
 	return "no connection to " + name + " could be made", "check the URL or the command, and that its server runs"
+}
+
+// whyMissing explains that the program, or what it needs to start, does not exist.
+func (c *Client) whyMissing(cause error) (text, hint string) {
+	if len(c.cfg.Command) == 0 {
+		return "a file that the connection to " + c.cfg.Name + " needs does not exist", ""
+	}
+	if at, ok := errors.AsType[*fs.PathError](cause); ok && at.Op == "chdir" {
+		return "the folder that " + c.cfg.Name + " works in does not exist", "create it, or add the server with another --dir"
+	}
+	program := cut(filepath.Base(c.cfg.Command[0]), 256) // callers do not see folders of this machine
+	path := c.cfg.Command[0]
+	if filepath.Base(path) != path && !filepath.IsAbs(path) {
+		path = filepath.Join(c.cfg.Dir, path)
+	}
+	if _, err := exec.LookPath(path); err == nil {
+		return fmt.Sprintf("%s of %s cannot start, because the interpreter or loader that it names is not there", program, c.cfg.Name),
+			"install what its first line names; a confined program sees only the system, and what --ro and --rw name"
+	}
+	return fmt.Sprintf("the program %s of %s is not on this machine", program, c.cfg.Name),
+		"install it where the PATH of the server leads, or give its absolute path"
 }
 
 // broken returns the error of a call whose connection failed: failed if the request was

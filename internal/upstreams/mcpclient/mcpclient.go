@@ -20,6 +20,7 @@ package mcpclient
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -68,6 +69,11 @@ type Config struct {
 
 	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
 	ConnectTimeout time.Duration
+
+	// Errors receives the error output of a process besides Stderr, and Unreadable each line of its
+	// output that is not a message; the slice is only valid during the call. Both may be nil.
+	Errors     io.Writer
+	Unreadable func(line []byte)
 
 	URL string // HTTP; exactly one of Command and URL
 	SSE bool   // URL uses the HTTP+SSE of 2024-11-05

@@ -1,10 +1,13 @@
 package mcpclient_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,13 +37,21 @@ func TestMain(m *testing.M) {
 // play is the program on the other side of a pipe.
 func play(role string) {
 	switch role {
-	case "modern", "legacy":
+	case "modern", "legacy", "late":
 		opts := &mcp.ServerOptions{}
 		if role == "legacy" {
 			opts.SupportedProtocolVersions = []string{"2025-06-18"}
 		}
 		s := newPeer(opts, nil)
 		fmt.Fprintln(os.Stderr, "peer is up, with", len(os.Environ()), "variables")
+		if role == "late" { // it starts slowly: it reads nothing before two requests wait
+			in := bufio.NewReader(os.Stdin)
+			first, _ := in.ReadBytes('\n')
+			second, _ := in.ReadBytes('\n')
+			both := io.MultiReader(bytes.NewReader(append(first, second...)), in)
+			_ = s.Run(context.Background(), &mcp.IOTransport{Reader: io.NopCloser(both), Writer: os.Stdout})
+			return
+		}
 		_ = s.Run(context.Background(), &mcp.StdioTransport{})
 	default:
 		playRaw(role)

@@ -104,7 +104,11 @@ func (c *Client) openProcess() (link, error) {
 		return nil, err
 	}
 	c.spawn(func() {
-		_, _ = io.Copy(&c.stderr, stderr)
+		var out io.Writer = &c.stderr
+		if c.cfg.Errors != nil {
+			out = io.MultiWriter(out, c.cfg.Errors)
+		}
+		_, _ = io.Copy(out, stderr)
 		stderr.Close()
 	})
 	c.spawn(l.write)
@@ -248,6 +252,9 @@ func (l *processLink) messages() error {
 		list, err := parseAll(raw)
 		if err != nil {
 			garbage++
+			if l.c.cfg.Unreadable != nil {
+				l.c.cfg.Unreadable(raw)
+			}
 			l.c.log.Warn("an upstream wrote a line that is not a message", "server", l.c.cfg.Name, "in_a_row", garbage)
 			if garbage == maxGarbage {
 				return fmt.Errorf("%d %w", garbage, errGarbage)

@@ -33,9 +33,22 @@ func TestProgramsThatGreetStrangely(t *testing.T) {
 	g := &rig{}
 	newClient(t, g, mcpclient.Config{Command: []string{"/no/such/program"}})
 	_, err := g.Connect(t.Context())
-	wantCode(t, err, capability.CodeUnavailable, "connection_failed")
+	wantCode(t, err, capability.CodeUnavailable, "program_missing")
 	if strings.Contains(capability.AsError(err).Message, "/no/such") {
 		t.Errorf(`%v; want capability.AsError(err).Message without "/no/such"`, err)
+	}
+}
+
+func TestProgramThatStartsSlowlyIsConnected(t *testing.T) {
+	t.Parallel()
+	g := &rig{marks: newMarks()}
+	newClient(t, g, program(t, "late"))
+	server, err := g.Connect(t.Context())
+	if err != nil || !server.Modern() {
+		t.Fatalf("connect = %+v, %v, want a modern server", server, err)
+	}
+	if out, err := g.Call(t.Context(), mcpclient.Request{Method: "tools/list"}); err != nil {
+		t.Errorf("list the tools: got %s, %v, want no error", out, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
@@ -99,13 +100,29 @@ func (u *upstream) starter(c *conn, env []string) (func(in, out, errs *os.File) 
 		}
 		p, err := u.reg.cfg.Walls.Start(spec, walls, sandbox.Streams{In: in, Out: out, Err: errs})
 		if err != nil {
-			return nil, err
+			return nil, notStarted(spec.Path, err)
 		}
 		u.mu.Lock()
 		c.process = p
 		u.mu.Unlock()
 		return p, nil
 	}, nil
+}
+
+// notStarted returns the error of starting a confined program: that of the system if it refused the
+// program itself.
+func notStarted(path string, err error) error {
+	e, ok := errors.AsType[*capability.Error](err)
+	if !ok || e.Details["step"] != "start the program" {
+		return err
+	}
+	switch e.Details["errno"] {
+	case "ENOENT":
+		return &fs.PathError{Op: "exec", Path: path, Err: fs.ErrNotExist}
+	case "EACCES":
+		return &fs.PathError{Op: "exec", Path: path, Err: fs.ErrPermission}
+	}
+	return err
 }
 
 // programPath returns the absolute path of a program: of a name by PATH, of a relative path
@@ -252,36 +269,5 @@ func (r *Registry) Confine(ctx context.Context, by capability.Principal, name st
 		return Status{}, err
 	}
 	trial.close(c)
-
-	u.changing.Lock()
-	s := Saved{Record: rec, Added: r.cfg.Now().UTC()} // another time of adding makes other gateways read it again
-	for _, p := range u.pins {
-		s.Pins = append(s.Pins, p.Pin)
-	}
-	if r.cfg.Store != nil {
-		err = r.cfg.Store.Save(ctx, s)
-	}
-	u.changing.Unlock()
-	if err != nil {
-		return Status{}, capability.Wrap(capability.CodeFailed, "upstreams.confine", "the upstream could not be saved", err)
-	}
-	if !r.leave(u) {
-		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.confine", "the upstream %s was removed meanwhile", name).
-			With("upstream_not_found", "")
-	}
-	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust},
-		audit.Attr{Key: "isolation", Value: rec.Isolation}, audit.Attr{Key: "confinement", Value: rec.Confinement})
-	next, err := r.newUpstream(s)
-	if err == nil {
-		err = r.enter(next)
-	}
-	if err != nil {
-		return Status{}, err
-	}
-	next.show()
-	if !r.start(next, nil) {
-		_, err := r.running()
-		return Status{}, err
-	}
-	return r.Restart(ctx, by, name)
+	return r.replace(ctx, by, u, rec)
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,7 @@ type conn struct {
 
 	// guarded by upstream.mu
 	process *sandbox.Process // of a confined program, else nil
+	output  *outputWriter    // its error output; nil for a URL
 	busy    int
 	used    time.Time
 	lost    bool
@@ -65,9 +67,11 @@ type conn struct {
 func (u *upstream) dial(key string) (*conn, error) {
 	c := &conn{key: key, ready: make(chan struct{}), down: make(chan error, 1)}
 	rec := &u.record
+	mask := u.masker(u.ownerOf(key))
 	cfg := ClientConfig{
 		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE,
-		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger, ConnectTimeout: u.patience(),
+		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward,
+		Logger: slog.New(&logHandler{u.reg.cfg.Logger.Handler(), u.log, mask}), ConnectTimeout: u.patience(),
 		Down: func(err error) {
 			select {
 			case c.down <- err:
@@ -95,6 +99,8 @@ func (u *upstream) dial(key string) (*conn, error) {
 		cfg.HTTP = u.http
 		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
 	} else {
+		c.output = &outputWriter{log: u.log, mask: mask}
+		cfg.Errors, cfg.Unreadable = c.output, c.output.unreadable
 		var err error
 		if cfg.Env, err = u.environment(u.ownerOf(key)); err != nil {
 			return nil, err
@@ -138,6 +144,9 @@ func (u *upstream) away(c *conn) {
 func (u *upstream) close(c *conn) {
 	if err := c.client.Close(); err != nil {
 		u.reg.cfg.Logger.Warn("a connection to an upstream was not closed cleanly", "upstream", u.record.Name, "err", err)
+	}
+	if c.output != nil {
+		c.output.flush()
 	}
 	if u.http != nil {
 		u.http.CloseIdleConnections()
@@ -296,7 +305,7 @@ func (u *upstream) other(key string) (*conn, error) {
 			With(reasonTooManyConnections, "try again in a while")
 	}
 	if !u.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		ctx, cancel := context.WithTimeout(ctx, u.patience())
 		defer cancel()
 		fresh.server, fresh.err = fresh.client.Connect(ctx)
 		if fresh.err != nil {
@@ -406,11 +415,10 @@ func (u *upstream) poke() {
 	}
 }
 
-// patience returns how long an attempt to connect may take. Runners of packages download them
-// first, into a cache of the upstream's own.
+// patience returns how long an attempt to connect may take.
 func (u *upstream) patience() time.Duration {
-	if len(u.record.Command) > 0 && slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "pnpx"}, filepath.Base(u.record.Command[0])) {
-		return installTimeout
+	if ms := u.record.ConnectTimeoutMS; ms > 0 {
+		return time.Duration(ms) * time.Millisecond
 	}
-	return connectTimeout
+	return u.reg.cfg.ConnectTimeout
 }

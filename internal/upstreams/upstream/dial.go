@@ -13,7 +13,8 @@ import (
 func DialMCP(cfg ClientConfig) (Client, error) {
 	in := mcpclient.Config{
 		Name: cfg.Name, Command: cfg.Command, Dir: cfg.Dir, Env: cfg.Env, Start: cfg.Start, URL: cfg.URL, SSE: cfg.SSE, HTTP: cfg.HTTP,
-		Header: cfg.Header, ConnectTimeout: cfg.ConnectTimeout, Roots: cfg.Roots, Sampling: cfg.Sampling, Updated: cfg.Updated,
+		Header: cfg.Header, ConnectTimeout: cfg.ConnectTimeout, Errors: cfg.Errors, Unreadable: cfg.Unreadable,
+		Roots: cfg.Roots, Sampling: cfg.Sampling, Updated: cfg.Updated,
 		Down: cfg.Down, Logger: cfg.Logger,
 	}
 	if cfg.Changed != nil {

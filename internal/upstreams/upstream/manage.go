@@ -87,8 +87,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 		_ = publish(capability.Batch{Source: u.source()})
 		return Status{}, err
 	}
-	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust},
-		audit.Attr{Key: "isolation", Value: rec.Isolation}, audit.Attr{Key: "confinement", Value: rec.Confinement})
+	r.recordAdded(ctx, &rec, by)
 	return u.status(false), nil
 }
 
@@ -107,6 +106,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	fail := func(err error) (*conn, error) {
+		u.noteFailure(err)
 		e := *capability.AsError(u.unreachable(u.limited(c, err)))
 		if offer := u.offer(); offer != "" {
 			e.Hint = offer
@@ -168,6 +168,7 @@ func (r *Registry) reserve(name string) error {
 			maxUpstreams).With("too_many_upstreams", "remove one")
 	}
 	r.adding[name] = true
+	delete(r.logs, name)
 	return nil
 }
 
@@ -200,16 +201,16 @@ func (r *Registry) Remove(ctx context.Context, by capability.Principal, name str
 			return capability.Wrap(capability.CodeFailed, "upstreams.remove", "the upstream could not be removed from the store", err)
 		}
 	}
-	if !r.leave(u) {
+	if !r.leave(u, false) {
 		return nil // another caller removed it first
 	}
 	r.record(ctx, audit.UpstreamRemoved, &u.record, by, audit.OutcomeSuccess)
 	return nil
 }
 
-// leave removes an upstream from the catalog and waits until its connections are closed.
-// It returns false if it was not registered.
-func (r *Registry) leave(u *upstream) bool {
+// leave removes an upstream from the catalog and waits until its connections are closed. keep
+// keeps its tokens and its folder. It returns false if it was not registered.
+func (r *Registry) leave(u *upstream, keep bool) bool {
 	r.mu.Lock()
 	was := r.upstreams[u.record.Name] == u
 	if was {
@@ -237,7 +238,9 @@ func (r *Registry) leave(u *upstream) bool {
 		cancel()
 		<-u.dead
 	}
-	u.unfold()
+	if !keep {
+		u.unfold()
+	}
 	return true
 }
 
@@ -251,7 +254,7 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	}
 	if u.record.Disabled {
 		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.restart", "the upstream %s is disabled",
-			name).With("upstream_disabled", "remove it and add it again")
+			name).With("upstream_disabled", "enable it with: junctor mcp set "+name+" --disabled=false")
 	}
 	u.mu.Lock()
 	u.restart = true
@@ -272,7 +275,7 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	if a == nil {
 		return Status{}, u.unavailable()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*u.patience())
 	defer cancel()
 	select {
 	case <-a.done:

@@ -55,7 +55,7 @@ func guarded(rec *record.Record, only string) (*http.Transport, error) {
 	}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
 			policy := policy
 			if only == "" { // the address itself is still checked
@@ -68,7 +68,7 @@ func guarded(rec *record.Record, only string) (*http.Transport, error) {
 			}
 			return c, err
 		},
-		TLSHandshakeTimeout: connectTimeout, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 256, DisableCompression: true, IdleConnTimeout: 90 * time.Second,
 	}, nil
 }

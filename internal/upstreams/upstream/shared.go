@@ -66,7 +66,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	}
 	for _, u := range r.all() {
 		if s := known[u.record.Name]; s == nil || !s.Added.Equal(u.added) {
-			r.leave(u)
+			r.leave(u, s != nil)
 		} else {
 			u.adopt(s.Pins)
 		}

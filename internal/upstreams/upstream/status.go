@@ -61,10 +61,12 @@ type DefinitionStatus struct {
 	State       ingest.PinState `json:"state"`
 	Title       string          `json:"title,omitempty"`
 	Description string          `json:"description,omitempty"` // its beginning
-	Pin         string          `json:"pin"`
-	Offered     string          `json:"offered_pin,omitempty"`
-	Seen        time.Time       `json:"seen"`
-	Advice      []string        `json:"advice,omitempty"`
+	// Declares is what a tool claims about its effect: reads, writes, destroys, or "" for nothing.
+	Declares string    `json:"declares,omitempty"`
+	Pin      string    `json:"pin"`
+	Offered  string    `json:"offered_pin,omitempty"`
+	Seen     time.Time `json:"seen"`
+	Advice   []string  `json:"advice,omitempty"`
 }
 
 // List returns every upstream, ordered by name.
@@ -181,11 +183,25 @@ func statusOf(p *ingest.PinRow) DefinitionStatus {
 	d := DefinitionStatus{Kind: p.Kind, Name: p.Name, State: p.State, Pin: p.Pin.Pin, Offered: p.Offered, Seen: p.Seen}
 	if p.Shown != nil {
 		d.Title, d.Description, d.Advice = p.Shown.Title, text.CutBytes(p.Shown.Description, 300), p.Shown.Advice
+		d.Declares = declares(p.Shown)
 	}
 	if p.Offer != nil {
 		d.Advice = p.Offer.Advice
 	}
 	return d
+}
+
+// declares returns DefinitionStatus.Declares.
+func declares(d *ingest.Definition) string {
+	switch {
+	case d.Destructive: // outweighs a claim that it only reads
+		return "destroys"
+	case d.ReadOnly:
+		return "reads"
+	case d.Writes:
+		return "writes"
+	}
+	return ""
 }
 
 // Diff returns the definitions that wait for an approval.

@@ -107,11 +107,11 @@ func (s *subscription) move(c *conn) {
 }
 
 func (u *upstream) subscribe(ctx context.Context, c *conn, method, uri string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	_, err := c.client.Call(ctx, Request{
 		Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri,
-		Idle: connectTimeout,
+		Idle: dialTimeout,
 	})
 	return err
 }

@@ -19,14 +19,14 @@ func (p *provider) Probe(ctx context.Context) error {
 
 // unreachable returns the error of a failed connection, always with the code unavailable.
 func (u *upstream) unreachable(err error) error {
-	if e, ok := errors.AsType[*capability.Error](err); ok {
+	if e, ok := errors.AsType[*capability.Error](err); ok && e.Code != capability.CodeTimeout {
 		if e.Code == capability.CodeUnavailable {
 			return e
 		}
 		return capability.Wrap(capability.CodeUnavailable, "upstreams", e.Message, err).With(e.Reason, e.Hint)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return capability.Wrap(capability.CodeUnavailable, "upstreams", "it did not answer within "+connectTimeout.String(),
+		return capability.Wrap(capability.CodeUnavailable, "upstreams", "it did not answer within "+u.patience().String(),
 			err).With("connection_failed", "")
 	}
 	return capability.Wrap(capability.CodeUnavailable, "upstreams", "the connection failed", err).With("connection_failed", "")
@@ -41,7 +41,7 @@ func (u *upstream) unavailable() *capability.Error {
 		reason = "its connection is being made"
 	}
 	return capability.Errorf(capability.CodeUnavailable, "execute", "the upstream %s cannot be called: %s", u.record.Name, reason).
-		With("upstream_unavailable", "junctor upstreams show "+u.record.Name)
+		With("upstream_unavailable", "see what it wrote with: junctor mcp logs "+u.record.Name)
 }
 
 // tail returns the end of a text.

@@ -14,6 +14,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -68,7 +69,7 @@ type Request struct {
 }
 
 // Client is one connection to one upstream. It is safe for concurrent use. Concurrent
-// calls of Connect share one attempt, which takes 10 s at most; Connect also connects
+// calls of Connect share one attempt, which takes ConnectTimeout at most; Connect also connects
 // again after a loss. Call returns the raw result, together with
 // [capability.InputRequired] if the upstream asks a question first. Close ends all calls.
 type Client interface {
@@ -92,6 +93,10 @@ type ClientConfig struct {
 	Env     []string // the whole environment
 	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
 	ConnectTimeout time.Duration
+	// Errors receives the error output of a program, and Unreadable each line of its output that is
+	// not a message; the slice is only valid during the call.
+	Errors     io.Writer
+	Unreadable func(line []byte)
 	// Start starts Command confined; if nil, it is started as this server's user.
 	Start    func(stdin, stdout, stderr *os.File) (mcpclient.Process, error)
 	URL      string
@@ -135,6 +140,9 @@ type Config struct {
 	// Publish sends an event to the live feed and must not block; nil: none are sent.
 	Publish func(event string, data any)
 
+	// ConnectTimeout bounds one attempt to connect if the record has no timeout of its own; 0: 60 s.
+	ConnectTimeout time.Duration
+
 	Refresh    time.Duration // how often lists are read again; 0: 10 min
 	Degraded   time.Duration // how long a lost upstream's definitions stay listed; 0: 5 min
 	Idle       time.Duration // when connections of one principal or session are closed; 0: 10 min
@@ -146,8 +154,8 @@ const (
 	maxUpstreams       = 256
 	maxConnections     = 64  // of one upstream
 	maxTotal           = 256 // of all
-	connectTimeout     = 10 * time.Second
-	installTimeout     = time.Minute      // in place of connectTimeout, while a package runner downloads
+	connectTimeout     = time.Minute
+	dialTimeout        = 10 * time.Second
 	listTimeout        = 40 * time.Second // above the client's own limit
 	maxRetryDelay      = 30 * time.Second
 	minRefreshInterval = 30 * time.Second
@@ -165,6 +173,7 @@ type Registry struct {
 	mu        sync.Mutex
 	upstreams map[string]*upstream
 	adding    map[string]bool
+	logs      map[string]*outputLog
 	publish   func(capability.Batch) error // nil unless Run runs
 	shown     bool                         // the stored upstreams are in the catalog
 	ctx       context.Context
@@ -183,6 +192,7 @@ func NewRegistry(cfg Config) *Registry {
 		value     *time.Duration
 		otherwise time.Duration
 	}{
+		{&cfg.ConnectTimeout, connectTimeout},
 		{&cfg.Refresh, 10 * time.Minute},
 		{&cfg.Degraded, 5 * time.Minute},
 		{&cfg.Idle, 10 * time.Minute},
@@ -192,7 +202,10 @@ func NewRegistry(cfg Config) *Registry {
 			*d.value = d.otherwise
 		}
 	}
-	return &Registry{cfg: cfg, upstreams: make(map[string]*upstream), adding: make(map[string]bool), total: places{most: maxTotal}}
+	return &Registry{
+		cfg: cfg, upstreams: make(map[string]*upstream), adding: make(map[string]bool), logs: make(map[string]*outputLog),
+		total: places{most: maxTotal},
+	}
 }
 
 // Run publishes the stored definitions of all upstreams, and connects and watches each in

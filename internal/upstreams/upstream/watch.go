@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
@@ -26,6 +27,7 @@ type upstream struct {
 	// undecided is true if the record was stored before programs were confined.
 	undecided bool
 	key       capability.ProviderKey
+	log       *outputLog
 	http      *http.Client // nil for programs
 	breaker   callBreaker
 	tokens    *oauthclient.Source // nil without OAuth
@@ -80,6 +82,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 	}
 	u := &upstream{
 		reg: r, record: s.Record, added: s.Added, damaged: s.Damaged, key: capability.NewProviderKey("ext", s.Record.Kind, s.Record.Name),
+		log:  r.logOf(s.Record.Name),
 		wake: make(chan struct{}, 1), dead: make(chan struct{}),
 		pins: make(ingest.PinSet, len(s.Pins)), listings: make(map[ingest.Kind]*ingest.Listing),
 		attempt: &attempt{done: make(chan struct{})}, conns: make(map[string]*conn), dirty: make(map[ingest.Kind]bool),
@@ -260,6 +263,7 @@ func (u *upstream) up(ctx context.Context, c *conn) {
 	c.used = u.reg.cfg.Now()
 	u.mu.Unlock()
 	u.breaker.reset()
+	u.note("connected")
 	u.set(capability.StateReady, "")
 	u.answer(nil)
 	if again {
@@ -298,11 +302,13 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	if u.current = nil; u.attempt == nil {
 		u.attempt = &attempt{done: make(chan struct{})}
 	}
-	if u.record.URL == "" && e.Reason != reasonSecretMissing && e.Reason != reasonTooManyConnections {
+	if u.record.URL == "" && e.Reason != reasonSecretMissing && e.Reason != reasonTooManyConnections &&
+		e.Reason != mcpclient.ReasonProgramMissing {
 		u.exits = append(slices.DeleteFunc(u.exits, func(t time.Time) bool { return now.Sub(t) > exitInterval }), now)
 	}
 	failed := u.failed()
 	u.mu.Unlock()
+	u.noteFailure(err)
 	if first {
 		u.reg.cfg.Logger.Warn("an upstream is lost", "upstream", u.record.Name, "err", err, "cause", e.Err)
 		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure,
@@ -311,7 +317,7 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	switch {
 	case failed:
 		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitInterval.String()+
-			" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+
+			" and is not started again; see what it wrote with: junctor mcp logs "+u.record.Name+", then: junctor mcp restart "+
 			u.record.Name)
 		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure,
 			audit.Attr{Key: "cause", Value: "given up"})

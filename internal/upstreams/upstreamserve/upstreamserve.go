@@ -2,13 +2,14 @@
 // and encodes answers; Upstreams decides what may be added and what agents see.
 //
 // Only an administrator may add and remove upstreams, because a record may name a program
-// that is then started on this machine. Operators may also list and restart upstreams, log
-// in to them, and approve waiting definitions.
+// that is then started on this machine. Operators may also list and restart upstreams, read
+// their logs, log in to them, and approve waiting definitions.
 package upstreamserve
 
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -26,6 +27,8 @@ type Upstreams interface {
 	Remove(ctx context.Context, by capability.Principal, name string) error
 	Restart(ctx context.Context, by capability.Principal, name string) (upstream.Status, error)
 	Confine(ctx context.Context, by capability.Principal, name string, to upstream.Walled) (upstream.Status, error)
+	Set(ctx context.Context, by capability.Principal, name string, to upstream.Settings) (upstream.Status, error)
+	Logs(name string, after uint64, limit int) (upstream.LogPage, error)
 	Login(ctx context.Context, by capability.Principal, name string, step upstream.LoginStep) (upstream.LoginResult, error)
 	Diff(name string) ([]ingest.PinDifference, error)
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
@@ -56,6 +59,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("DELETE "+base+"/{name}", admin(s.remove))
 	mux.Handle("POST "+base+"/{name}/restart", operator(s.restart))
 	mux.Handle("POST "+base+"/{name}/confine", admin(s.confine))
+	mux.Handle("POST "+base+"/{name}/settings", admin(s.set))
+	mux.Handle("GET "+base+"/{name}/logs", operator(s.logs))
 	mux.Handle("POST "+base+"/{name}/login", operator(s.login))
 	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
 	mux.Handle("POST "+base+"/{name}/approve", operator(s.approve))
@@ -102,6 +107,33 @@ func (s *Surface) confine(w http.ResponseWriter, r *http.Request, who capability
 	}
 	status, err := s.Upstreams.Confine(r.Context(), who, r.PathValue("name"), to)
 	return answer(w, status, err)
+}
+
+func (s *Surface) set(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	to, err := read[upstream.Settings](w, r)
+	if err != nil {
+		return err
+	}
+	status, err := s.Upstreams.Set(r.Context(), who, r.PathValue("name"), to)
+	return answer(w, status, err)
+}
+
+// logs handles GET …/logs: the last limit lines of the log, or those after a number.
+func (s *Surface) logs(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	var after, limit uint64
+	for name, to := range map[string]*uint64{"after": &after, "limit": &limit} {
+		word := r.URL.Query().Get(name)
+		if word == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(word, 10, 31)
+		if err != nil {
+			return capability.Errorf(capability.CodeInvalidInput, "upstreams.logs", "%s: %.40q is not a number", name, word)
+		}
+		*to = n
+	}
+	page, err := s.Upstreams.Logs(r.PathValue("name"), after, int(limit))
+	return answer(w, page, err)
 }
 
 // login handles both steps of a login: the first begins it with a redirect address, the

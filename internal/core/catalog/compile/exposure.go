@@ -214,7 +214,7 @@ func (e *exposing) providersFirst() error {
 			for len(queue) > 0 {
 				entry := queue[0]
 				queue = queue[1:]
-				name, _, ok := e.agent.NameOf(entry, entry.Declared())
+				name, _, ok := e.agent.NameOf(entry, e.agent.Snapshot().Settings().Declared(entry))
 				x, listed := e.agent.Action(name)
 				if !ok || !listed || e.callers[x.Name] || e.chosen[x.Name] != nil {
 					continue
@@ -254,7 +254,7 @@ func (e *exposing) patterns() error {
 			continue
 		}
 		for _, entry := range e.agent.Snapshot().Action(capability.Action(strings.TrimSpace(p))) {
-			name, _, ok := e.agent.NameOf(entry, entry.Declared())
+			name, _, ok := e.agent.NameOf(entry, e.agent.Snapshot().Settings().Declared(entry))
 			if x, listed := e.agent.Action(name); ok && listed {
 				e.add(x)
 			}

@@ -2,6 +2,7 @@ package compile
 
 import (
 	lru "container/list"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -115,7 +116,7 @@ func (l *Leases) meaning(a *Agent, sp Spelling, shown []*Action) map[string]targ
 		}
 		t := target{action: x.Canonical, generation: is.generation}
 		if first := x.Entries[0]; first.Minted() {
-			t.wanted = naming.Fold(first.Declared())
+			t.wanted = naming.Fold(a.Snapshot().Settings().Declared(first))
 		}
 		is.names[sp.Write(a, x)] = t
 	}
@@ -185,7 +186,7 @@ type Resolved struct {
 }
 
 // Resolve returns the meaning of a name: by the caller's lease, else as a current name (in sp
-// or plain), else as an alias. A leased name never resolves to another action. Errors:
+// or plain), else as an alias, else as a former name. A leased name never resolves to another action. Errors:
 // unknown_capability, reason capability_retracted and the names of possible successors, if
 // the leased action may no longer be used; invalid_input, reason ambiguous_alias, if several
 // tools claim the alias or one has a similar name; unknown_capability for other names.
@@ -205,7 +206,11 @@ func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Reso
 			return Resolved{Canonical: x.Canonical}, nil
 		}
 	}
-	return l.alias(a, sp, name)
+	r, err := l.alias(a, sp, name)
+	if e, ok := errors.AsType[*capability.Error](err); ok && e.Code == capability.CodeUnknownCapability {
+		return l.former(a, sp, name, err)
+	}
+	return r, err
 }
 
 // Reader returns a function that resolves names for one caller to listed actions. For an action
@@ -311,10 +316,15 @@ func retracted(a *Agent, sp Spelling, name string, t target) error {
 		}
 	}
 	slices.Sort(names)
-	names = slices.Compact(names)
+	return renamed(name, "what has this name now is another tool; if you mean it, call ", slices.Compact(names))
+}
+
+// renamed returns the error for a name whose tool may not be called by it any more. The hint is
+// followed by the names of the tools that may be meant.
+func renamed(name, why string, names []string) error {
 	hint := "list the tools again"
 	if len(names) > 0 {
-		hint = "what has this name now is another tool; if you mean it, call " + strings.Join(names, " or ")
+		hint = why + strings.Join(names, " or ")
 	}
 	err := capability.Errorf(capability.CodeUnknownCapability, "resolve", "the tool that was shown as %q is no longer there",
 		name).With("capability_retracted", hint)

@@ -122,7 +122,7 @@ func (a *Agent) NameOf(e *catalog.Entry, declared string) (name string, level in
 func (a *Agent) Wants(e *catalog.Entry) []string {
 	var out []string
 	if e.Minted() {
-		out = append(out, e.Declared())
+		out = append(out, a.Snapshot().Settings().Declared(e))
 	}
 	for _, alias := range a.Snapshot().Settings().Naming.ExposeAliases {
 		for _, own := range e.Contribution.Aliases {

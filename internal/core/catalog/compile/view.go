@@ -69,7 +69,7 @@ type change struct {
 func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool) {
 	v.frame = arbitration.NewFrame(s, &capability.Context{Workspace: v.workspace, Agent: v.agent})
 	if all {
-		v.reset(s)
+		v.reset(s, s.Settings())
 		touched = nil
 	}
 	changes := make([]change, 0, len(touched))
@@ -94,9 +94,8 @@ func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool
 	v.generation = s.Generation
 }
 
-// reset empties the view and adopts the settings of the snapshot.
-func (v *view) reset(s *catalog.Snapshot) {
-	set := s.Settings()
+// reset empties the view and adopts settings.
+func (v *view) reset(s *catalog.Snapshot, set *catalog.Settings) {
 	v.settings = set
 	pins := make(map[string]string, len(set.Naming.Pins))
 	for name, runtime := range set.Naming.Pins {
@@ -166,7 +165,7 @@ func (v *view) familyOf(entries []*catalog.Entry) *family {
 		})
 	}
 	if first.Minted() {
-		claim(string(first.Action), first.Declared(), first.Contribution.Exact)
+		claim(string(first.Action), v.settings.Declared(first), first.Contribution.Exact)
 	}
 	for _, alias := range v.settings.Naming.ExposeAliases {
 		if slices.ContainsFunc(standing, func(e *catalog.Entry) bool { return slices.Contains(e.Contribution.Aliases, alias) }) {

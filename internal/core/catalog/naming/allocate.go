@@ -111,12 +111,15 @@ func (t *Table) label(g *group, free []*Tool) {
 	}
 }
 
+// Prefixed returns the name of a tool that begins with the label of its provider.
+func Prefixed(label, declared string) string { return plainLabel(label) + "__" + Plain(declared) }
+
 // labelled returns the name of a tool at a level from 1. From level 4 on it ends in a digest,
 // which grows by four digits per level.
 func labelled(m *Tool, level int) string {
 	switch level {
 	case 1:
-		return plainLabel(m.Label) + "__" + Plain(m.Declared)
+		return Prefixed(m.Label, m.Declared)
 	case 2:
 		return plainLabel(m.Extension) + "__" + Plain(m.Declared)
 	}

@@ -66,8 +66,9 @@ type Definition struct {
 	// Input and Output are nil if the schema has an unknown dialect. Then only the
 	// upstream validates arguments.
 	Input, Output json.RawMessage
-	// ReadOnly and Destructive are the server's claims.
-	ReadOnly, Destructive bool
+	// ReadOnly and Destructive are the server's claims. Writes is true if it claims that the tool is
+	// not read-only or is destructive; if neither ReadOnly nor Writes, the server claims nothing.
+	ReadOnly, Destructive, Writes bool
 	// Advice lists points that an operator should check. It has no other effect.
 	Advice []string
 	// Headers are the arguments that a modern server requires as headers too.

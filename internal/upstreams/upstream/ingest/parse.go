@@ -30,7 +30,7 @@ type declared struct {
 	OutputSchema jsonx.Raw `json:"outputSchema"`
 	Annotations  struct {
 		Title           string `json:"title"`
-		ReadOnlyHint    bool   `json:"readOnlyHint"`
+		ReadOnlyHint    *bool  `json:"readOnlyHint"`
 		DestructiveHint *bool  `json:"destructiveHint"`
 	} `json:"annotations"`
 	Meta jsonx.Raw `json:"_meta"`
@@ -58,8 +58,10 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 		if err := d.schemas(&in); err != nil {
 			return nil, err
 		}
-		d.ReadOnly = in.Annotations.ReadOnlyHint
+		hint := in.Annotations.ReadOnlyHint
+		d.ReadOnly = hint != nil && *hint
 		d.Destructive = in.Annotations.DestructiveHint != nil && *in.Annotations.DestructiveHint
+		d.Writes = d.Destructive || hint != nil && !*hint
 	}
 	d.Description = Shown(in.Description)
 	if len(d.Description) > MaxDescription {

@@ -83,20 +83,23 @@ type Record struct {
 	Sampling       string `json:"sampling,omitempty"`      // deny (default), forward
 	ChangedPin     string `json:"changed_pin,omitempty"`   // hold (default), warn, follow
 	PrivateNetwork bool   `json:"private_network,omitempty"`
-	TimeoutMS      int64  `json:"timeout_ms,omitempty"`      // of one call; 0: the server's default
-	IdleTimeoutMS  int64  `json:"idle_timeout_ms,omitempty"` // of one call without progress; 0: 60 s, of A2A agents 5 min
-	Disabled       bool   `json:"disabled,omitempty"`        // stored, but neither connected nor published
+	TimeoutMS      int64  `json:"timeout_ms,omitempty"` // of one call; 0: the server's default
+	// ConnectTimeoutMS bounds one attempt to connect; 0: the server's default.
+	ConnectTimeoutMS int64 `json:"connect_timeout_ms,omitempty"`
+	IdleTimeoutMS    int64 `json:"idle_timeout_ms,omitempty"` // of one call without progress; 0: 60 s, of A2A agents 5 min
+	Disabled         bool  `json:"disabled,omitempty"`        // stored, but neither connected nor published
 }
 
 // Limits of a record.
 const (
-	maxNameBytes = 120
-	maxWords     = 256
-	maxText      = 8 << 10
-	maxPairs     = 64
-	maxTimeout   = time.Hour
-	maxKeys      = 16 // of one A2A agent
-	maxOwnName   = 80 // leaves room for "own.", a dot and a digest in the name of a secret
+	maxNameBytes      = 120
+	maxWords          = 256
+	maxText           = 8 << 10
+	maxPairs          = 64
+	maxTimeout        = time.Hour
+	maxConnectTimeout = 10 * time.Minute
+	maxKeys           = 16 // of one A2A agent
+	maxOwnName        = 80 // leaves room for "own.", a dot and a digest in the name of a secret
 )
 
 var (
@@ -151,6 +154,9 @@ func (r *Record) Check() error {
 	}
 	if most := maxTimeout.Milliseconds(); r.TimeoutMS < 0 || r.TimeoutMS > most || r.IdleTimeoutMS < 0 || r.IdleTimeoutMS > most {
 		return bad("a timeout is between 0 and %d ms", most)
+	}
+	if most := maxConnectTimeout.Milliseconds(); r.ConnectTimeoutMS < 0 || r.ConnectTimeoutMS > most {
+		return bad("the timeout of connecting is between 0 and %d ms", most)
 	}
 	switch {
 	case len(r.Command) == 0 && r.URL == "":
