@@ -187,7 +187,8 @@ func personal() *mcp.Server {
 		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 	read := func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "text/plain", Text: "text of " + r.Params.URI}}}, nil
+		contents := mcp.ResourceContents{URI: r.Params.URI, MIMEType: "text/plain", Text: "text of " + r.Params.URI}
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{&contents}}, nil
 	}
 	server.AddResource(&mcp.Resource{Name: "listed", URI: "demo://listed"}, read)
 	mcp.AddTool(server, &mcp.Tool{Name: "make"}, func(_ context.Context, _ *mcp.CallToolRequest, in address) (*mcp.CallToolResult, any, error) {

@@ -38,7 +38,8 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.door.LoopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
-	api := s.startup.Hold(s.endpoints.Uncleaned(mux), "/mcp", "/a2a", "/api/v1/catalog", "/api/v1/invocations", "/api/v1/tools", "/api/v1/modules")
+	api := s.startup.Hold(s.endpoints.Uncleaned(mux),
+		"/mcp", "/a2a", "/api/v1/catalog", "/api/v1/invocations", "/api/v1/tools", "/api/v1/modules")
 	s.console.UseAPI(api)
 	guard := httpapi.HostGuard{Loopback: s.loopback(), PublicURL: s.cfg.PublicURL, AllowedOrigins: s.cfg.MCP.AllowedOrigins, Logger: s.logger}
 	return guard.Wrap(httpapi.Bounded(s.console.Guard(api))), nil

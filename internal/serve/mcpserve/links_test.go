@@ -13,7 +13,8 @@ func TestLinksAreReadAsRulesAllow(t *testing.T) {
 	st, _ := newUpstreamStack(t, stackOptions{
 		rules: `@id("no-a") forbid (principal, action, resource == Capability::"mcp.links/resource.listedl#context.augment@up");
 			@id("no-t") forbid (principal, action, resource == Capability::"mcp.links/resource-template.secretname#context.augment@up");
-			@id("no-two") forbid (principal == Principal::"agent:two", action, resource == Capability::"mcp.links/resource-read.read#runtime.rpc@up");`,
+			@id("no-two") forbid (principal == Principal::"agent:two", action, 
+				resource == Capability::"mcp.links/resource-read.read#runtime.rpc@up");`,
 	})
 	reader := thing(kindRead, "capability.rpc", "read", "")
 	reader.Definition = nil

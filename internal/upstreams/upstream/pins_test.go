@@ -26,7 +26,8 @@ func TestWhatATrustedUpstreamDeclaresIsPublishedAtFirstSight(t *testing.T) {
 		t.Errorf("%+v; want s.Counts = (upstream.Counts{Tools: 2, Prompts: 1, Resources: 2, Dropped: 1}), s.State = "+
 			`capability.StateReady, s.Server.Name = "far"`, s)
 	}
-	r.listed("completion complete", "prompt greet", "resource file:///a", "resource-read read", "resource-template file:///{name}", "tool read file", "tool wipe")
+	r.listed("completion complete", "prompt greet", "resource file:///a", "resource-read read",
+		"resource-template file:///{name}", "tool read file", "tool wipe")
 	e := r.entry("tool", "read file")
 	if e.ID != "mcp.far/read-file#ext.mcp.far.read-file@far" || string(e.Contribution.Definition) != raw ||
 		e.Effect != capability.EffectExternal || e.Key() != "ext:mcp:far" || e.Module.Digest != "" {

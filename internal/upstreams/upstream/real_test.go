@@ -95,7 +95,8 @@ func program(role string, env map[string]string) func(*record.Record) {
 // story is what every transport and era must do.
 func story(t *testing.T, r *rig) {
 	t.Helper()
-	r.listed("prompt greet", "resource test://a", "resource-read read", "resource-template test://item/{id}", "tool echo", "tool env", "tool fail", "tool grow")
+	r.listed("prompt greet", "resource test://a", "resource-read read", "resource-template test://item/{id}",
+		"tool echo", "tool env", "tool fail", "tool grow")
 	if out, err := r.tool("echo", `{"n":9007199254740993,"f":1.10}`); err != nil ||
 		!strings.Contains(out, `{\"n\":9007199254740993,\"f\":1.10}`) {
 		t.Errorf(`%v: %s; want no error, out with "{\\\"n\\\":9007199254740993,\\\"f\\\":1.10}"`, err, out)
