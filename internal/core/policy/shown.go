@@ -180,7 +180,7 @@ func ofAll(s, sum string) string { return fmt.Sprintf("… (%d bytes, sha256 %s)
 func (v ShownValue) String() string {
 	s := v.Value
 	if v.SHA256 != "" {
-		s += fmt.Sprintf("… (%d bytes, sha256 %s)", v.Bytes, v.SHA256[:16])
+		s += fmt.Sprintf("… (%d bytes, sha256 %.16s)", v.Bytes, v.SHA256)
 	}
 	if v.Name != "" {
 		s = v.Name + ": " + s
