@@ -394,16 +394,18 @@ func TestAnSSEStreamThatEnds(t *testing.T) {
 
 func TestCloseEndsCalls(t *testing.T) {
 	onAll(t, func(t *testing.T, g *rig) {
-		waiting := make(chan error, 1)
+		waiting, begun := make(chan error, 1), make(chan string, 1)
+		r := tool("wait", "{}")
+		if g.marks != nil {
+			begun = g.marks.started
+		} else { // a process reports progress as soon as it has the call
+			r.Progress = func(capability.Chunk) { begun <- "wait" }
+		}
 		go func() {
-			_, err := g.Call(t.Context(), tool("wait", "{}"))
+			_, err := g.Call(t.Context(), r)
 			waiting <- err
 		}()
-		if g.marks != nil {
-			await(t, "start", g.marks.started)
-		} else if _, err := g.Call(t.Context(), tool("echo", "{}")); err != nil {
-			t.Fatal(err)
-		}
+		await(t, "start", begun)
 		g.Close()
 		// Not unavailable: no client may send it again unasked.
 		wantCode(t, await(t, "end of the call", waiting), capability.CodeFailed, "connection_failed")
