@@ -195,6 +195,10 @@ func (c *Client) exchange(
 		if a.failed != nil {
 			return reply, a.failed
 		}
+		again := asTransient(err)
+		if again == nil {
+			return reply, capability.AsError(err)
+		}
 		if ctx.Err() != nil {
 			err = capability.AsError(ctx.Err())
 			if caller.Err() == nil && !a.emitted {
@@ -202,8 +206,7 @@ func (c *Client) exchange(
 			}
 			return reply, err
 		}
-		again := asTransient(err)
-		if again == nil || a.emitted {
+		if a.emitted {
 			return reply, capability.AsError(err)
 		}
 		if attempt >= attempts || again.after > maxRetryDelay {
