@@ -165,7 +165,7 @@ func onEveryBus(t *testing.T, scenario func(w *world)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.Close)
-		w := &world{t: t, ctx: limited(t), heartbeat: busHeartbeat, dial: webDialer(t, b), brokers: []messaging.Broker{b}}
+		w := &world{t: t, ctx: limited(t), heartbeat: busHeartbeatInterval, dial: webDialer(t, b), brokers: []messaging.Broker{b}}
 		w.gateway()
 		w.gateway()
 		scenario(w)
@@ -189,16 +189,16 @@ func limited(t testing.TB) context.Context {
 // wait for a processor so long that they do not agree on a leader.
 var clusterTurn = make(chan struct{}, 2)
 
-// busHeartbeat is the heartbeat of nodes on a real bus. A node is lost after six without a sign of
+// busHeartbeatInterval is the heartbeat of nodes on a real bus. A node is lost after six without a sign of
 // life, which a busy machine must not miss.
-const busHeartbeat = 400 * time.Millisecond
+const busHeartbeatInterval = 400 * time.Millisecond
 
 // cluster is three servers, and a broker of each gateway with one of them.
 func cluster(t testing.TB) *world {
 	t.Helper()
 	clusterTurn <- struct{}{}
 	t.Cleanup(func() { <-clusterTurn })
-	w := &world{t: t, ctx: limited(t), heartbeat: busHeartbeat, servers: startServers(t, 3)}
+	w := &world{t: t, ctx: limited(t), heartbeat: busHeartbeatInterval, servers: startServers(t, 3)}
 	for i := range 2 {
 		w.brokers = append(w.brokers, w.open(i))
 	}
