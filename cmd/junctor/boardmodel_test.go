@@ -172,7 +172,7 @@ func TestQuestionsOnTheBoard(t *testing.T) {
 	}{
 		"a call is approved once":             {policy.Approval{Kind: "call"}, `{}`, []string{"1"}, `{"decision":"once"}`, ""},
 		"a call is denied":                    {policy.Approval{Kind: "call"}, `{}`, []string{"2"}, `{"decision":"deny"}`, ""},
-		"there is no third answer to a call":  {policy.Approval{Kind: "call"}, `{}`, []string{"3", "i", "a"}, "", ""},
+		"a call has two answers":              {policy.Approval{Kind: "call"}, `{}`, []string{"3", "i", "a"}, "", ""},
 		"no is always possible":               {policy.Approval{Kind: policy.KindTerminal, Shown: cut}, `null`, []string{"n"}, `{"decision":"deny"}`, ""},
 		"what is cut without input":           {policy.Approval{Kind: policy.KindTerminal, Shown: cut}, `null`, []string{"1", "i"}, "", "too long for the board"},
 		"what is cut with its input":          {policy.Approval{Kind: policy.KindTerminal, Shown: cut}, `"abc"`, []string{"1"}, `{"answer":"1"}`, ""},

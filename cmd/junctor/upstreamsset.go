@@ -45,22 +45,8 @@ and a login stays. Its folders and its network are changed with junctor mcp conf
 			case hints == "ask":
 				return capability.Errorf(capability.CodeInvalidInput, "", "--trust-hints is yes or no here")
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			stop := a.showConnecting(cmd.Context(), c, args[0])
-			var raw json.RawMessage
-			err = c.Do(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/settings"), body, &raw)
-			stop()
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(raw)
-			}
-			u, err := decode[upstreamRow](raw)
-			if err != nil {
+			c, u, err := a.connect(cmd.Context(), args[0], upstreamPath(args[0], "/settings"), body)
+			if err != nil || u == nil {
 				return err
 			}
 			a.printf("%s is %s: %s\n", plainText(u.Name), u.State, u.counted())

@@ -52,26 +52,12 @@ func (w *trustWord) Set(s string) error {
 // addUpstream adds an upstream and prints its tools with the decisions about them. If the hints may
 // be trusted after a question, the question is asked at the terminal.
 func (a *app) addUpstream(ctx context.Context, body map[string]any, hints trustWord) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
 	name := fmt.Sprint(body["name"])
-	stop := a.showConnecting(ctx, c, name)
-	var raw json.RawMessage
-	err = c.Do(ctx, http.MethodPost, upstreamsPath, body, &raw)
-	stop()
-	if err != nil {
+	c, u, err := a.connect(ctx, name, upstreamsPath, body)
+	if err != nil || u == nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(raw)
-	}
-	u, err := decode[upstreamRow](raw)
-	if err != nil {
-		return err
-	}
-	a.printAdded(&u)
+	a.printAdded(u)
 	if u.Counts.Tools == 0 {
 		return nil
 	}
@@ -96,6 +82,27 @@ func (a *app) addUpstream(ctx context.Context, body map[string]any, hints trustW
 	}
 	_, err = a.printUpstreamTools(ctx, c, name)
 	return err
+}
+
+// connect sends a request that connects an upstream, with its progress at a terminal. The upstream is
+// nil if the answer was printed as JSON.
+func (a *app) connect(ctx context.Context, name, path string, body any) (*client.Client, *upstreamRow, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := a.showConnecting(ctx, c, name)
+	var raw json.RawMessage
+	err = c.Do(ctx, http.MethodPost, path, body, &raw)
+	stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.json {
+		return c, nil, a.printJSON(raw)
+	}
+	u, err := decode[upstreamRow](raw)
+	return c, &u, err
 }
 
 // maxToolsShown is the number of tools that are printed after an upstream was added.

@@ -297,6 +297,12 @@ type chatStreamCall struct {
 	inside merged // the function
 }
 
+func newChatStream() *chatStream {
+	s := &chatStream{}
+	s.message.set("role", []byte(`"assistant"`)) // some services leave it out
+	return s
+}
+
 func (s *chatStream) event(data []byte, emit func(Delta)) (bool, error) {
 	if string(data) == "[DONE]" {
 		return true, nil
@@ -408,13 +414,6 @@ func (s *chatStream) call(raw []byte, emit func(Delta)) error {
 }
 
 func (s *chatStream) reply() (Reply, error) {
-	if len(s.message.names) == 0 && len(s.calls) == 0 && s.stop == "" {
-		return s.got, nil
-	}
-	if s.message.values["role"] == nil {
-		s.message.names = append([]string{"role"}, s.message.names...)
-		s.message.values = withValue(s.message.values, "role", &value{raw: jsonx.Raw(`"assistant"`)})
-	}
 	if len(s.calls) > 0 {
 		all := make([]jsonx.Raw, len(s.calls))
 		for i, c := range s.calls {
@@ -424,12 +423,4 @@ func (s *chatStream) reply() (Reply, error) {
 		s.message.set("tool_calls", list(all))
 	}
 	return chatReply(s.got, s.message.bytes(), s.stop)
-}
-
-func withValue(m map[string]*value, name string, v *value) map[string]*value {
-	if m == nil {
-		m = make(map[string]*value)
-	}
-	m[name] = v
-	return m
 }

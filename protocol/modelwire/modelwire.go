@@ -204,7 +204,7 @@ func (f Form) functions() form {
 	case GeminiGenerate:
 		return form{encodeGenerate, decodeGenerate, func() collector { return &generateStream{} }}
 	default:
-		return form{encodeChat, decodeChat, func() collector { return &chatStream{} }}
+		return form{encodeChat, decodeChat, func() collector { return newChatStream() }}
 	}
 }
 

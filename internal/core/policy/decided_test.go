@@ -77,10 +77,10 @@ func TestAnswersNeedALogThatWorks(t *testing.T) {
 	r := open(t)
 	a := policy.Approval{ID: "apr_1", Kind: policy.KindQuestion, Binding: policy.Binding{Principal: "operator:ann"}, Module: "task-agents"}
 	if err := r.OpenBlocker(t.Context(), a); err != nil {
-		t.Fatal(err)
+		t.Fatalf("open a blocker: got %v, want no error", err)
 	}
 	if err := r.log.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("close the log: got %v, want no error", err)
 	}
 	want := capability.CodeOf(r.log.Ready(true))
 	for _, reply := range []policy.Reply{{Text: "yes"}, {Decision: policy.DecideDeny}} {

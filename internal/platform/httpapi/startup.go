@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,20 +59,16 @@ func (s *Startup) Missing() int {
 // server starts. Their responses have [HeaderMissing] if providers are missing.
 func (s *Startup) Hold(next http.Handler, prefixes ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, p := range prefixes {
-			if r.URL.Path == p || strings.HasPrefix(r.URL.Path, p+"/") {
-				s.hold(w, r)
-				break
-			}
+		if !s.whole.Load() && slices.ContainsFunc(prefixes, func(p string) bool {
+			return r.URL.Path == p || strings.HasPrefix(r.URL.Path, p+"/")
+		}) {
+			s.hold(w, r)
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 func (s *Startup) hold(w http.ResponseWriter, r *http.Request) {
-	if s.whole.Load() {
-		return
-	}
 	select {
 	case <-s.begun:
 	default:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -93,14 +94,17 @@ func (c *Client) whole(body io.Reader, a *attemptOf, key secret.Value) (modelwir
 	if err != nil || a.emit == nil {
 		return reply, reported(err, key)
 	}
-	call := 0
+	call, room := 0, c.cfg.MaxText
 	for _, b := range reply.Message.Blocks {
 		piece := modelwire.Delta{Kind: b.Kind, Text: b.Text}
 		switch b.Kind {
 		case modelwire.Call:
 			piece.Text, piece.Name, piece.Call = b.Input, b.Name, call
 			call++
-		case modelwire.Text, modelwire.Thinking:
+		case modelwire.Text:
+			piece.Text = text.CutBytes(b.Text, room)
+			room -= len(piece.Text)
+		case modelwire.Thinking:
 		default:
 			continue
 		}

@@ -47,34 +47,32 @@ func (m *Model) Model() string { return m.routes[0].cfg.Model }
 // nothing was emitted yet, the next one is asked. The error is the last service's.
 func (m *Model) Exchange(ctx context.Context, req modelwire.Request, emit func(modelwire.Delta) error) (modelwire.Reply, error) {
 	var err error
-	open := m.admitted()
+	open := m.open()
 	for i, r := range open {
 		attempts := 1
 		if i == len(open)-1 {
 			attempts = maxAttempts
 		}
+		r.begin(m.now())
 		var reply modelwire.Reply
 		reply, err = r.exchange(ctx, req, emit, attempts)
 		transient := asTransient(err) != nil
 		r.record(err == nil, transient, m.now())
+		if err == nil {
+			return reply, nil
+		}
 		if !transient {
-			for _, rest := range open[i+1:] {
-				rest.abandon()
-			}
-			if err != nil {
-				err = capability.AsError(err)
-			}
-			return reply, err
+			break
 		}
 	}
 	return modelwire.Reply{}, capability.AsError(err)
 }
 
-// admitted returns the services that may be asked now, or all if none may.
-func (m *Model) admitted() (open []*route) {
+// open returns the services that may be asked now, or all if none may.
+func (m *Model) open() (open []*route) {
 	for _, r := range m.routes {
 		r.mu.Lock()
-		if r.breaker.Admit(breakerLimits, m.now()) {
+		if !r.breaker.Refuses(breakerLimits, m.now()) {
 			open = append(open, r)
 		}
 		r.mu.Unlock()
@@ -99,11 +97,11 @@ func (r *route) record(ok, transient bool, now time.Time) {
 	}
 }
 
-// abandon gives back the trial of a service that was not asked.
-func (r *route) abandon() {
+// begin counts a call to a service that was left out as a trial.
+func (r *route) begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.breaker.Abandon()
+	r.breaker.Admit(breakerLimits, now)
 }
 
 // Classes holds the models by what they are used for. Both are nil if none is configured, and the
@@ -184,17 +182,11 @@ func (m *Model) Ask(ctx context.Context, req Request, emit func(piece string) er
 	}
 	var each func(modelwire.Delta) error
 	if emit != nil {
-		room := m.routes[0].cfg.MaxText
 		each = func(d modelwire.Delta) error {
 			if d.Kind != modelwire.Text || d.Text == "" {
 				return nil
 			}
-			piece := text.CutBytes(d.Text, max(0, room))
-			room -= len(d.Text)
-			if piece == "" {
-				return nil
-			}
-			return emit(piece)
+			return emit(d.Text)
 		}
 	}
 	got, err := m.Exchange(ctx, wire, each)

@@ -95,7 +95,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 		}
 		s.mu.Unlock()
 		if err != nil {
-			return wireError(&mcpwire.Fault{Code: codeRefused, Message: "the upstream does not tell of changes of " + uri})
+			return wireError(&mcpwire.Fault{Code: codeRefused, Message: "the upstream does not report changes of " + uri})
 		}
 		if !wanted {
 			stop() // its session ended in the meantime

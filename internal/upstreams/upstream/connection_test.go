@@ -499,8 +499,8 @@ func TestSubscriptionsAreSharedAndMadeAgain(t *testing.T) {
 	}
 	stops[1]()
 	r.eventually("it is unsubscribed", func() bool { return methods("resources/unsubscribe") == 1 })
-	if _, err := r.Subscribe(t.Context(), upstream.Caller{}, "nobody", "x", func() {}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
+	if _, err := r.Subscribe(t.Context(), upstream.Caller{}, "unknown", "x", func() {}); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Errorf("subscribe at an unknown upstream: got %v, want not_found", err)
 	}
 }
 

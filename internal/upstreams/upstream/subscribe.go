@@ -45,7 +45,7 @@ func (r *Registry) Subscribe(ctx context.Context, by Caller, upstream, uri strin
 	}
 	defer u.release(c)
 	if !c.client.Has("resources.subscribe") {
-		return nil, capability.Errorf(capability.CodeUnavailable, "subscribe", "%s does not tell of changes of its resources",
+		return nil, capability.Errorf(capability.CodeUnavailable, "subscribe", "%s does not report changes of its resources",
 			upstream).With("not_supported", "read it again instead")
 	}
 	u.mu.Lock()

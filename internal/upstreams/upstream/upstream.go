@@ -285,7 +285,7 @@ func (r *Registry) get(name string) (*upstream, error) {
 	if u, ok := r.upstreams[name]; ok {
 		return u, nil
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "upstreams", "there is no upstream %q", name).
+	return nil, capability.Errorf(capability.CodeNotFound, "upstreams", "no upstream has the name %q", name).
 		With("upstream_not_found", "list them with: junctor upstreams list")
 }
 
