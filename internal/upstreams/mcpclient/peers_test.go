@@ -48,14 +48,43 @@ func play(role string) {
 			in := bufio.NewReader(os.Stdin)
 			first, _ := in.ReadBytes('\n')
 			second, _ := in.ReadBytes('\n')
-			both := io.MultiReader(bytes.NewReader(append(first, second...)), in)
-			_ = s.Run(context.Background(), &mcp.IOTransport{Reader: io.NopCloser(both), Writer: os.Stdout})
+			answered := make(chan struct{})
+			rest := afterwards{answered, io.MultiReader(bytes.NewReader(second), in)}
+			_ = s.Run(context.Background(), &mcp.IOTransport{
+				Reader: io.NopCloser(io.MultiReader(bytes.NewReader(first), rest)),
+				Writer: &firstWrite{WriteCloser: os.Stdout, written: answered},
+			})
 			return
 		}
 		_ = s.Run(context.Background(), &mcp.StdioTransport{})
 	default:
 		playRaw(role)
 	}
+}
+
+// afterwards reads nothing before a channel is closed. The server handles requests at the same time,
+// so otherwise the second could come before the first one has had its effect.
+type afterwards struct {
+	begun <-chan struct{}
+	io.Reader
+}
+
+func (a afterwards) Read(p []byte) (int, error) {
+	<-a.begun
+	return a.Reader.Read(p)
+}
+
+// firstWrite closes a channel after the first write.
+type firstWrite struct {
+	io.WriteCloser
+	written chan struct{}
+	once    sync.Once
+}
+
+func (w *firstWrite) Write(p []byte) (int, error) {
+	n, err := w.WriteCloser.Write(p)
+	w.once.Do(func() { close(w.written) })
+	return n, err
 }
 
 // marks is what a peer's tools note of their calls.
