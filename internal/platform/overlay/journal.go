@@ -31,6 +31,9 @@ type entry struct {
 	Done    []done   `json:"done,omitempty"` // of each edit
 	Block   *block   `json:"block,omitempty"`
 	Text    string   `json:"text,omitempty"` // that Cut removed
+	// Taken marks edits that another session made and left to this one, which needs them too.
+	// They came first, so they are undone last.
+	Taken bool `json:"taken,omitempty"`
 }
 
 func digest(data []byte) string {
@@ -42,7 +45,7 @@ type journalFile struct{ *os.File }
 
 // createJournal creates a journal. An existing one is a conflict, reason overlay_exists.
 func createJournal(path string) (*journalFile, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "the journal %s is there already", path).With("overlay_exists",
 			"undo the session that it is of")
@@ -56,7 +59,7 @@ func createJournal(path string) (*journalFile, error) {
 	return &journalFile{f}, nil
 }
 
-// add appends an entry and returns when it is on disk.
+// add appends an entry and returns when it is on disk. Another session may append too.
 func (j *journalFile) add(e entry) error {
 	line, err := jsonx.Marshal(e)
 	if err == nil {
@@ -72,7 +75,9 @@ func (j *journalFile) add(e entry) error {
 }
 
 // Undo reverts the changes in the journal, the last first, and removes the journal. Without a
-// journal it does nothing. If a change cannot be reverted, Undo still reverts the others, keeps
+// journal it does nothing. An edit of a JSON file that a session with a journal in the same
+// folder needs too is not reverted but left to that session, which reverts it at its end. The
+// caller must not undo two journals of one folder at the same time. If a change cannot be reverted, Undo still reverts the others, keeps
 // the journal, returns the errors joined, and may be called again. It leaves things that were
 // changed since, such as a link in place of a file, or another value.
 func Undo(ctx context.Context, journal string) error {
@@ -83,21 +88,15 @@ func Undo(ctx context.Context, journal string) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
 	}
-	var entries []entry
-	for line := range bytes.Lines(data) {
-		var e entry
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // the process ended while writing the entry, before the change
-		}
-		if err := jsonx.UnmarshalStrict(line, &e); err != nil {
-			return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
-				With("overlay_journal", "look into it: each line says what was changed and what was there before")
-		}
-		entries = append(entries, e)
+	entries, err := decodeEntries(data)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
+			With("overlay_journal", "look into it: each line says what was changed and what was there before")
 	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return takenFirst(a) - takenFirst(b) })
 	var all []error
 	for _, e := range slices.Backward(entries) {
-		if err := e.undo(ctx); err != nil {
+		if err := e.undo(ctx, journal); err != nil {
 			all = append(all, err)
 		}
 	}
@@ -110,9 +109,89 @@ func Undo(ctx context.Context, journal string) error {
 	return nil
 }
 
+func takenFirst(e entry) int {
+	if e.Taken {
+		return 0
+	}
+	return 1
+}
+
+// decodeEntries returns the entries of a journal without the last one if it is not complete: the
+// process ended while it was written, before the change.
+func decodeEntries(data []byte) (list []entry, err error) {
+	for line := range bytes.Lines(data) {
+		var e entry
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		if err := jsonx.UnmarshalStrict(line, &e); err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// leave leaves the edits that other sessions need to them, and marks them as nothing to revert. The
+// caller holds the lock of the file.
+func (e *entry) leave(journal string) error {
+	files, err := os.ReadDir(filepath.Dir(journal))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		name := filepath.Join(filepath.Dir(journal), f.Name())
+		if !f.Type().IsRegular() || name == journal || filepath.Ext(name) != filepath.Ext(journal) {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		others, err := decodeEntries(data)
+		if err != nil {
+			continue // it is reported when it is undone
+		}
+		left := entry{Kind: Merge, Root: e.Root, Path: e.Path, Existed: e.Existed, Taken: true}
+		for i, edit := range e.Edits {
+			needs := func(o entry) bool { return o.needs(e, edit) }
+			if e.Done[i].Nothing || edit.Remove || !slices.ContainsFunc(others, needs) {
+				continue
+			}
+			// In a second attempt the other session may have it already.
+			if !slices.ContainsFunc(others, func(o entry) bool { return o.Taken && needs(o) }) {
+				left.Edits, left.Done = append(left.Edits, edit), append(left.Done, e.Done[i])
+			}
+			e.Done[i].Nothing, e.After = true, ""
+		}
+		if left.Edits == nil {
+			continue
+		}
+		opened, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		other := &journalFile{opened}
+		if err := errors.Join(other.add(left), other.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needs reports whether o has the edit of another session's entry, on the same file.
+func (o *entry) needs(e *entry, edit Edit) bool {
+	return o.Kind == Merge && o.Root == e.Root && o.Path == e.Path && slices.ContainsFunc(o.Edits, func(own Edit) bool {
+		return own.Append == edit.Append && !own.Remove && slices.Equal(own.Keys, edit.Keys) && equal(own.Value, edit.Value)
+	})
+}
+
 // undo reverts one change and removes the parent folders it created that are empty. It does nothing
 // if the file or its root no longer exists or is not the session's.
-func (e *entry) undo(ctx context.Context) error {
+func (e *entry) undo(ctx context.Context, journal string) error {
 	full := filepath.Join(e.Root, e.Path)
 	if _, err := os.Lstat(e.Root); errors.Is(err, fs.ErrNotExist) {
 		return nil // the root was removed, for example a scratch folder
@@ -133,7 +212,7 @@ func (e *entry) undo(ctx context.Context) error {
 			err = p.root.Remove(p.rel)
 		}
 	case Merge, Block, Cut:
-		err = e.undoShared(ctx, p)
+		err = e.undoShared(ctx, p, journal)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if capability.CodeOf(err) != capability.CodeInternal {
@@ -150,7 +229,7 @@ func (e *entry) undo(ctx context.Context) error {
 // undoShared reverts a change of a file that others write too. An unchanged file gets its previous
 // content; from a changed one only the session's own parts are removed. A file that the
 // session created is removed if nothing else is left.
-func (e *entry) undoShared(ctx context.Context, p *place) error {
+func (e *entry) undoShared(ctx context.Context, p *place, journal string) error {
 	if info, err := p.root.Lstat(p.rel); err != nil || !info.Mode().IsRegular() {
 		return err // it was removed or replaced meanwhile
 	}
@@ -162,6 +241,11 @@ func (e *entry) undoShared(ctx context.Context, p *place) error {
 	now, err := p.read()
 	if err != nil || !now.existed {
 		return err
+	}
+	if e.Kind == Merge {
+		if err := e.leave(journal); err != nil {
+			return err
+		}
 	}
 	var want []byte
 	switch {

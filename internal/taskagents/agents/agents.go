@@ -55,6 +55,8 @@ type Agents struct {
 	checked []preflight.Result
 	at      time.Time // of checked
 
+	files sync.Mutex // serializes changes of users' files and their undoing
+
 	heard *sessions.Subscription
 	group sync.WaitGroup
 	end   context.CancelFunc // stops running skills
@@ -176,7 +178,10 @@ func (a *Agents) recover(ctx context.Context) {
 func (a *Agents) undo(ctx context.Context, id, event string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if err := overlay.Undo(ctx, a.journal(id)); err != nil {
+	a.files.Lock()
+	err := overlay.Undo(ctx, a.journal(id))
+	a.files.Unlock()
+	if err != nil {
 		return err
 	}
 	if err := a.cfg.Tokens.Revoke(ctx, id); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
@@ -322,7 +327,10 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	if !g.structured {
 		a.named(g, plan.ResumeToken)
 	}
-	if err := overlay.Apply(ctx, a.journal(id), id, plan.Changes); err != nil {
+	a.files.Lock()
+	err = overlay.Apply(ctx, a.journal(id), id, plan.Changes)
+	a.files.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	spec := sessions.Spec{
