@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,14 @@ func serve(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Reque
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// asked returns the bodies of the requests so far. A client that gave up on a
+// request does not wait for the service to note it.
+func (s *service) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
 }
 
 func immediately(ctx context.Context, _ time.Duration) error { return ctx.Err() }
@@ -165,9 +174,9 @@ func TestBothWireForms(t *testing.T) {
 			strings.Join(pieces, "|") != "hel|lo é" {
 			t.Errorf(`%s: %+v %q %v; want got = %v, no error, strings.Join(pieces, "|") = "hel|lo é"`, c.kind, got, pieces, err, want)
 		}
-		if s.bodies[0] != c.asked || s.bodies[1] != c.flowing || s.paths[0] != c.path {
+		if s.asked()[0] != c.asked || s.asked()[1] != c.flowing || s.paths[0] != c.path {
 			t.Errorf("%s %s:\n%s\n%s\nwant s.bodies[0] = %v, s.bodies[1] = %v, s.paths[0] = %v",
-				c.kind, s.paths[0], s.bodies[0], s.bodies[1], c.asked, c.flowing, c.path)
+				c.kind, s.paths[0], s.asked()[0], s.asked()[1], c.asked, c.flowing, c.path)
 		}
 		h := s.heads[0]
 		if c.kind == modelwire.OpenAIChat && (h.Get("Authorization") != "Bearer "+key || h.Get("x-api-key") != "") {
@@ -195,7 +204,7 @@ func TestFailuresHaveCodesAndNoKeys(t *testing.T) {
 		})
 		_, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x")
 		e := capability.AsError(err)
-		if got := fmt.Sprintf("%s %s %d", e.Code, e.Reason, len(s.bodies)); got != want {
+		if got := fmt.Sprintf("%s %s %d", e.Code, e.Reason, len(s.asked())); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
 		if all := fmt.Sprintf("%v %+v %v", err, e, errors.Unwrap(e)); strings.Contains(all, key) || strings.Contains(all, "sk-proj") ||
@@ -235,9 +244,9 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); capability.CodeOf(err) != capability.CodeOverloaded ||
-		len(s.bodies) != 1 {
+		len(s.asked()) != 1 {
 		t.Errorf("an hour is not waited for: %v %v; want capability.CodeOf(err) = capability.CodeOverloaded, len(s.bodies) = 1",
-			err, len(s.bodies))
+			err, len(s.asked()))
 	}
 
 	s = serve(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -249,8 +258,8 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		write(w, "application/json", openAIBody)
 	})
 	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); err != nil ||
-		!strings.Contains(s.bodies[1], `"max_completion_tokens":2048`) || strings.Contains(s.bodies[1], `"max_tokens"`) {
-		t.Errorf("bodies = %s, error %v, want the second to have max_completion_tokens instead of max_tokens", s.bodies, err)
+		!strings.Contains(s.asked()[1], `"max_completion_tokens":2048`) || strings.Contains(s.asked()[1], `"max_tokens"`) {
+		t.Errorf("bodies = %s, error %v, want the second to have max_completion_tokens instead of max_tokens", s.asked(), err)
 	}
 }
 
@@ -282,7 +291,7 @@ func TestStreamsThatBreak(t *testing.T) {
 		s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", c.stream) })
 		_, err := s.client(t, llm.Config{Form: c.kind}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}},
 			func(string) error { return nil })
-		if got := fmt.Sprintf("%s %d", capability.CodeOf(err), len(s.bodies)); got != c.want ||
+		if got := fmt.Sprintf("%s %d", capability.CodeOf(err), len(s.asked())); got != c.want ||
 			strings.Contains(fmt.Sprintf("%+v %v", err, errors.Unwrap(err)), key) {
 			t.Errorf("%s: %s, want %s (%v)", name, got, c.want, err)
 		}

@@ -53,7 +53,7 @@ func TestTheNextServiceIsAskedWhereThatHelps(t *testing.T) {
 	} {
 		m, services, _ := pair(t, c.first, whole)
 		text, _, err := m.Complete(t.Context(), "", "x")
-		if got := fmt.Sprint(capability.CodeOf(err), " ", len(services[0].bodies), " ", len(services[1].bodies)); got != c.want {
+		if got := fmt.Sprint(capability.CodeOf(err), " ", len(services[0].asked()), " ", len(services[1].asked())); got != c.want {
 			t.Errorf("%s: got %q (%v), want %q", name, got, err, c.want)
 		}
 		if err == nil && text != "hello é" {
@@ -69,8 +69,8 @@ func TestAReplyThatHasBegunIsNotAskedAgainElsewhere(t *testing.T) {
 	}, whole)
 	var got []string
 	_, err := m.Exchange(t.Context(), modelwire.Request{}, func(d modelwire.Delta) error { got = append(got, d.Text); return nil })
-	if capability.CodeOf(err) != capability.CodeUnavailable || len(services[1].bodies) != 0 || strings.Join(got, "") != "a" {
-		t.Errorf("got %q, %v and %d requests to the second service, want a, unavailable and 0", got, err, len(services[1].bodies))
+	if capability.CodeOf(err) != capability.CodeUnavailable || len(services[1].asked()) != 0 || strings.Join(got, "") != "a" {
+		t.Errorf("got %q, %v and %d requests to the second service, want a, unavailable and 0", got, err, len(services[1].asked()))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestAServiceThatFailsInARowIsLeftOutForAWhile(t *testing.T) {
 		if _, _, err := m.Complete(t.Context(), "", "x"); err != nil {
 			t.Errorf("ask: got %v, want no error", err)
 		}
-		if got := fmt.Sprint(len(services[0].bodies), " ", len(services[1].bodies)); got != want {
+		if got := fmt.Sprint(len(services[0].asked()), " ", len(services[1].asked())); got != want {
 			t.Errorf("requests of the two services: got %s, want %s", got, want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestAnExchangeHasToolsCallsAndTheServicesOwnContent(t *testing.T) {
 	req.Messages = append(req.Messages, reply.Message, modelwire.Message{
 		Role: modelwire.User, Blocks: []modelwire.Block{{Kind: modelwire.Result, ID: "c1", Name: "read", Text: "found"}},
 	})
-	if _, err := m.Exchange(t.Context(), req, nil); err != nil || !strings.Contains(s.bodies[1], message) {
-		t.Errorf("second request: %v, got %s, want it with %s", err, s.bodies[1], message)
+	if _, err := m.Exchange(t.Context(), req, nil); err != nil || !strings.Contains(s.asked()[1], message) {
+		t.Errorf("second request: %v, got %s, want it with %s", err, s.asked()[1], message)
 	}
 }
