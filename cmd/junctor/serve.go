@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,9 +67,7 @@ which is removed at the end, and a free port.`,
 // loadConfig merges the layers of the configuration. Faults are invalid_input.
 func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config, error) {
 	required := file != ""
-	if file == "" {
-		file = filepath.Join(home, "config.yaml")
-	}
+	file = cmp.Or(file, filepath.Join(home, "config.yaml"))
 	cfg, err := config.Load(home, file, required, a.environ, flags, programs.Configurable())
 	if err != nil {
 		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("",
