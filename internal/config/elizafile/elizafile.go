@@ -9,6 +9,7 @@
 package elizafile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,9 +38,7 @@ func In(dir string) Places {
 func Find(getenv func(string) string) (Places, error) {
 	dir := strings.TrimSpace(getenv("ELIZA_STATE_DIR"))
 	namespace := strings.TrimSpace(getenv("ELIZA_NAMESPACE"))
-	if namespace == "" {
-		namespace = "eliza"
-	}
+	namespace = cmp.Or(namespace, "eliza")
 	if dir == "" {
 		home := getenv("HOME")
 		if home == "" || !filepath.IsLocal(namespace) {

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -156,9 +157,7 @@ func readCommon(raw json.RawMessage) (Server, string) {
 	}
 	s := Server{Command: in.Command, Args: in.Args, Env: in.Env, Dir: in.Cwd, Headers: in.Headers}
 	for _, url := range []string{in.URL, in.HTTPURL, in.ServerURL} {
-		if s.URL == "" {
-			s.URL = url
-		}
+		s.URL = cmp.Or(s.URL, url)
 	}
 	if s.Headers == nil {
 		s.Headers = in.HTTPHeaders

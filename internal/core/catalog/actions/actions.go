@@ -11,6 +11,7 @@ package actions
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -154,15 +155,9 @@ func complete(r *Row, root string) {
 		r.Domain = "runtime-backend"
 	}
 	r.SelectorFields = selectorFields(r.Domain, root)
-	if r.Visibility == "" {
-		r.Visibility = capability.AudienceAgent
-	}
-	if r.Status == "" {
-		r.Status = StatusStable
-	}
-	if r.Since == "" {
-		r.Since = "0.1"
-	}
+	r.Visibility = cmp.Or(r.Visibility, capability.AudienceAgent)
+	r.Status = cmp.Or(r.Status, StatusStable)
+	r.Since = cmp.Or(r.Since, "0.1")
 }
 
 // selectorFields returns the members of a selector that identify providers of a domain.
