@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func (c Client) Read(file string) (Config, error) {
 		return Config{}, c.broken(file, err.Error())
 	}
 	out := Config{Text: text}
-	for _, name := range slices.Sorted(keysOf(servers)) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if name == EntryName {
 			out.Connected = true
 			continue
@@ -70,16 +71,6 @@ func (c Client) Read(file string) (Config, error) {
 		out.Servers = append(out.Servers, Found{server, stays})
 	}
 	return out, nil
-}
-
-func keysOf(m map[string]json.RawMessage) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func (c Client) broken(file, fault string) error {
