@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"regexp"
 	"slices"
@@ -265,15 +264,4 @@ func (s *Sequence) Take(f *Frame) (fresh bool, err error) {
 	s.next++
 	s.over = f.Last()
 	return true, nil
-}
-
-// Media is one frame of media in a stream.
-type Media struct {
-	Payload     json.RawMessage `json:"payload"`
-	MediaType   string          `json:"media_type"`
-	Codec       string          `json:"codec,omitzero"`
-	Sequence    *int64          `json:"sequence,omitzero"`
-	TimestampMS *float64        `json:"timestamp_ms,omitzero"`
-	EndOfStream bool            `json:"end_of_stream"`
-	Metadata    map[string]any  `json:"metadata"`
 }
