@@ -42,7 +42,8 @@ func putRecord(ctx context.Context, db execer, rec *Record) error {
 		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error,
 		error_code = excluded.error_code, hint = excluded.hint,
 		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled, keep_work = excluded.keep_work`,
-		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, store.Nanos(rec.Started), store.Nanos(rec.Ended),
+		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, store.Nanos(rec.Started),
+		store.Nanos(rec.Ended),
 		rec.Error, rec.Code, rec.Hint, rec.FailedStep,
 		jsonText(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
 	if err != nil {

@@ -172,8 +172,8 @@ func install(x *declaration.Extension) Install {
 
 func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.Contribution) {
 	runtime := x.ID + "/" + d.ID
-	switch {
-	case d.Kind == "surface.setup":
+	switch d.Kind {
+	case "surface.setup":
 		row := Onboarding{FlowID: runtime, RuntimeID: runtime, Target: "setup-ui", Modes: []string{}, Phases: []string{}, Outputs: []string{}}
 		if s := d.Setup; s != nil {
 			row = Onboarding{
@@ -182,7 +182,7 @@ func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.C
 			}
 		}
 		c.Onboarding.Rows = append(c.Onboarding.Rows, row)
-	case d.Kind == "surface.cli":
+	case "surface.cli":
 		row := CLI{Path: runtime, RuntimeID: runtime, Description: d.Description, Mode: "subcommand"}
 		if s := d.CLI; s != nil {
 			row = CLI{
