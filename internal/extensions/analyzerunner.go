@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -30,12 +29,7 @@ func newAnalyzer(model *llm.Model) *analyze.Analyzer {
 }
 
 // analyzeRunner runs the analyze actions.
-type analyzeRunner struct{ *Service }
-
-// Supports implements runner.Executor.
-func (*analyzeRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("analyze.response analyze.text analyze.schema"), name)
-}
+type analyzeRunner struct{ family }
 
 // Needs implements runner.Executor: a plain extract needs no model.
 func (*analyzeRunner) Needs(*command.Action) []string { return nil }

@@ -2,30 +2,16 @@ package extensions
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
 // apiRunner runs api.get and the other api actions.
-type apiRunner struct{ *Service }
-
-// Supports implements runner.Executor.
-func (*apiRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("api.get api.post api.put api.patch api.delete api.head api.graphql api.call"), name)
-}
-
-// Needs implements runner.Executor.
-func (*apiRunner) Needs(a *command.Action) []string {
-	return declaration.NeededPermissions(a.Runner, false)
-}
+type apiRunner struct{ family }
 
 // Execute implements runner.Executor.
 func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

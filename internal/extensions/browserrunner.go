@@ -3,31 +3,16 @@ package extensions
 import (
 	"context"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // browserRunner runs browser.navigate and the other browser actions.
-type browserRunner struct{ *Service }
-
-// Supports implements runner.Executor.
-func (*browserRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf"),
-		name)
-}
-
-// Needs implements runner.Executor.
-func (*browserRunner) Needs(a *command.Action) []string {
-	return declaration.NeededPermissions(a.Runner, false)
-}
+type browserRunner struct{ family }
 
 // Execute implements runner.Executor.
 func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
@@ -33,12 +31,7 @@ func (x *Service) openDatabases() (*db.Executor, error) {
 }
 
 // dbRunner runs db.query and the other db actions.
-type dbRunner struct{ *Service }
-
-// Supports implements runner.Executor.
-func (*dbRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("db.query db.schema db.explain db.exec"), name)
-}
+type dbRunner struct{ family }
 
 // Needs implements runner.Executor. An action with a DSN needs network.
 func (*dbRunner) Needs(a *command.Action) []string {

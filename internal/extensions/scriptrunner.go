@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/script"
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
@@ -31,28 +29,7 @@ func newScripts(box *sandbox.Box) *script.Executor {
 }
 
 // scriptRunner runs script.js, script.wasm, exec.script and the handlers of runtime python.
-type scriptRunner struct{ *Service }
-
-// scriptRunners returns the runner names that scriptRunner supports.
-func scriptRunners() []string {
-	return []string{"script.js", "script.wasm", "exec.script", "builtin", "default", "exec.python_handler"}
-}
-
-// withScripts adds scriptRunner to families under each of its names.
-func (x *Service) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
-	for _, name := range scriptRunners() {
-		families[name] = &scriptRunner{x}
-	}
-	return families
-}
-
-// Supports implements runner.Executor.
-func (*scriptRunner) Supports(name string) bool { return slices.Contains(scriptRunners(), name) }
-
-// Needs implements runner.Executor.
-func (*scriptRunner) Needs(a *command.Action) []string {
-	return declaration.NeededPermissions(a.Runner, false)
-}
+type scriptRunner struct{ family }
 
 // Preview implements runner.Previewer.
 func (s *scriptRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {

@@ -42,10 +42,18 @@ const entryRunner = "exec.entrypoint"
 
 // executors returns the executors by family of runners. Add new families here.
 func (x *Service) executors() map[string]runner.Executor {
-	return x.withScripts(map[string]runner.Executor{
-		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
-		"browser": &browserRunner{x}, "db": &dbRunner{x},
-	})
+	of := func(names string) family { return family{x, strings.Fields(names)} }
+	scripts := of("script.js script.wasm exec.script builtin default exec.python_handler")
+	out := map[string]runner.Executor{
+		"exec": &toolRunner{of("")}, "analyze": &analyzeRunner{of("analyze.response analyze.text analyze.schema")},
+		"api":     &apiRunner{of("api.get api.post api.put api.patch api.delete api.head api.graphql api.call")},
+		"browser": &browserRunner{of("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf")},
+		"db":      &dbRunner{of("db.query db.schema db.explain db.exec")},
+	}
+	for _, name := range scripts.names {
+		out[name] = &scriptRunner{scripts}
+	}
+	return out
 }
 
 // runnerFlags returns the flags that a runner's actions accept beside their own.
@@ -87,8 +95,22 @@ func withFlags(commands []command.Command) []command.Command {
 	return commands
 }
 
+// family is the part that executors share: the runners that they implement.
+type family struct {
+	*Service
+	names []string
+}
+
+// Supports implements runner.Executor.
+func (f family) Supports(name string) bool { return slices.Contains(f.names, name) }
+
+// Needs implements runner.Executor.
+func (family) Needs(a *command.Action) []string {
+	return declaration.NeededPermissions(a.Runner, false)
+}
+
 // toolRunner runs exec.<tool>, exec.shell and exec.entrypoint.
-type toolRunner struct{ *Service }
+type toolRunner struct{ family }
 
 // Supports implements runner.Executor.
 func (*toolRunner) Supports(name string) bool {
@@ -97,11 +119,6 @@ func (*toolRunner) Supports(name string) bool {
 	}
 	_, err := command.ToolOf(name)
 	return err == nil && !slices.Contains([]string{"exec.script", "exec.python_handler"}, name)
-}
-
-// Needs implements runner.Executor.
-func (*toolRunner) Needs(a *command.Action) []string {
-	return declaration.NeededPermissions(a.Runner, false)
 }
 
 // prepared describes how a program would run.
