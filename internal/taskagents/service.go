@@ -52,11 +52,11 @@ type Engine interface {
 // Tasks holds the task of each thread.
 type Tasks interface {
 	// Carry sets the handler that answers and stops the tasks of threads.
-	Carry(t tasks.Threads)
+	Carry(k tasks.Kind, c tasks.Carrier)
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
 	OpenThread(ctx context.Context, owner, surface, thread, status string) (tasks.Task, error)
 	OpenThreads() []tasks.Task
-	MoveThread(ctx context.Context, id string, to tasks.Movement) (moved bool, err error)
+	Move(ctx context.Context, id string, to tasks.Movement) (moved bool, err error)
 }
 
 // Model completes prompts; tokens is the number that the completion used.

@@ -16,7 +16,7 @@ import (
 // noTasks ignores the threads of a service.
 type noTasks struct{ Tasks }
 
-func (noTasks) Carry(tasks.Threads) {}
+func (noTasks) Carry(tasks.Kind, tasks.Carrier) {}
 
 func TestAServiceThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
 	home := t.TempDir()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -85,7 +86,7 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	}
 	c.launcher.Use(c.coordinator)
 	t.threads = c
-	s.cfg.Tasks.Carry(c.follower)
+	s.cfg.Tasks.Carry(tasks.KindThread, c.follower)
 	left, err := c.registry.Restart(ctx)
 	if err != nil {
 		return err

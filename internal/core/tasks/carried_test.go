@@ -15,11 +15,11 @@ type thread struct {
 	answer func(tasks.Request) error
 }
 
-func (c thread) Answer(_ context.Context, _ capability.Principal, _ string, r tasks.Request, _ json.RawMessage) error {
+func (c thread) Answer(_ context.Context, _ capability.Principal, _ tasks.Task, r tasks.Request, _ json.RawMessage) error {
 	return c.answer(r)
 }
 
-func (thread) Stop(context.Context, string, string) error { return nil }
+func (thread) Stop(context.Context, string, tasks.Task) error { return nil }
 
 // An answered question is gone before any caller looks again, and nothing else is: neither
 // the same one asked again meanwhile nor one whose answer was not taken.
@@ -53,7 +53,7 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 				}
 				return task
 			}
-			r.Carry(thread{func(q tasks.Request) error {
+			r.Carry(tasks.KindThread, thread{func(q tasks.Request) error {
 				if q.Key != "s1" {
 					t.Errorf(`%+v; want q.Key = "s1"`, q)
 				}
@@ -61,7 +61,7 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 					t.Errorf("while it is answered: %+v; want task.State = tasks.Working, len(task.Requests) = 0", task)
 				}
 				if c.meanwhile != nil {
-					if _, err := r.MoveThread(t.Context(), id, *c.meanwhile); err != nil {
+					if _, err := r.Move(t.Context(), id, *c.meanwhile); err != nil {
 						t.Error(err)
 					}
 				}
@@ -72,7 +72,7 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 				t.Fatal(err)
 			}
 			id = made.ID
-			if _, err := r.MoveThread(t.Context(), id, asks); err != nil {
+			if _, err := r.Move(t.Context(), id, asks); err != nil {
 				t.Fatal(err)
 			}
 			task, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`))

@@ -9,26 +9,34 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Threads runs tasks of kind thread. The Manager does not run them, and their state is set
-// by [Manager.MoveThread].
-type Threads interface {
-	// Answer forwards an answer to a question of the thread.
-	Answer(ctx context.Context, who capability.Principal, thread string, r Request, answer json.RawMessage) error
-	// Stop ends the work of the thread.
-	Stop(ctx context.Context, who, thread string) error
+// Carrier runs the tasks of one kind, thread or turn. The Manager does not run them, and their
+// state is set by [Manager.Move].
+type Carrier interface {
+	// Answer forwards an answer to a question of the task.
+	Answer(ctx context.Context, who capability.Principal, t Task, r Request, answer json.RawMessage) error
+	// Stop ends the work of the task.
+	Stop(ctx context.Context, who string, t Task) error
 }
 
-// Carry sets the implementation of threads. Call it before the first thread is opened.
-func (m *Manager) Carry(t Threads) { m.threads = t }
+// Carry sets the carrier of a kind. Call it before the first such task is opened.
+func (m *Manager) Carry(k Kind, c Carrier) { m.carriers[k] = c }
 
 // OpenThread creates the task of a thread. Errors: overloaded; unavailable once the server
 // stops.
 func (m *Manager) OpenThread(ctx context.Context, owner, surface, thread, status string) (Task, error) {
+	return m.openCarried(ctx, Task{Kind: KindThread, Thread: thread, Owner: owner, Surface: surface, Status: status})
+}
+
+// OpenTurn creates the task of a run in a conversation. Errors: as of OpenThread.
+func (m *Manager) OpenTurn(ctx context.Context, owner, conversation string) (Task, error) {
+	return m.openCarried(ctx, Task{Kind: KindTurn, Owner: owner, Surface: "agent", Context: conversation})
+}
+
+// openCarried stores the task t, completed with its id, times and first state.
+func (m *Manager) openCarried(ctx context.Context, t Task) (Task, error) {
 	now := m.cfg.Now().UTC()
-	t := Task{
-		ID: NewID(), Kind: KindThread, Thread: thread, Owner: owner, State: Submitted, Status: status, Surface: surface,
-		Created: now, Updated: now, Keep: maxTaskTTL, Expires: now.Add(maxTaskTTL), Version: 1, Gateway: m.cfg.Gateway,
-	}
+	t.ID, t.State, t.Version, t.Gateway = NewID(), Submitted, 1, m.cfg.Gateway
+	t.Created, t.Updated, t.Keep, t.Expires = now, now, maxTaskTTL, now.Add(maxTaskTTL)
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
@@ -44,7 +52,7 @@ func (m *Manager) OpenThread(ctx context.Context, owner, surface, thread, status
 	return t, nil
 }
 
-// Movement is the current state of a thread.
+// Movement is the current state of a thread or a turn.
 type Movement struct {
 	State    State
 	Status   string
@@ -53,9 +61,9 @@ type Movement struct {
 	Error    *capability.Error
 }
 
-// MoveThread sets the state of a thread. A task that has ended does not change. moved is
+// Move sets the state of a thread or a turn. A task that has ended does not change. moved is
 // false for such a task, and if the new state equals the old one.
-func (m *Manager) MoveThread(ctx context.Context, id string, to Movement) (moved bool, err error) {
+func (m *Manager) Move(ctx context.Context, id string, to Movement) (moved bool, err error) {
 	e := m.entry(id)
 	if e == nil {
 		return false, nil
@@ -64,7 +72,7 @@ func (m *Manager) MoveThread(ctx context.Context, id string, to Movement) (moved
 	defer e.mu.Unlock()
 	same := func(a, b Request) bool { return a.Key == b.Key && string(a.Params) == string(b.Params) }
 	t := &e.task
-	if t.Kind != KindThread || t.State.Terminal() || t.State == to.State && t.Status == to.Status &&
+	if !t.Kind.carried() || t.State.Terminal() || t.State == to.State && t.Status == to.Status &&
 		slices.EqualFunc(t.Requests, to.Requests, same) {
 		return false, nil
 	}
@@ -99,10 +107,10 @@ func (m *Manager) OpenThreads() (list []Task) {
 	return list
 }
 
-// answerThread forwards an answer to the thread. It removes the question first, so that no other
-// caller can answer it again, and so that a new question of the thread is not removed with it.
+// answerCarried forwards an answer to the carrier. It removes the question first, so that no other
+// caller can answer it again, and so that a new question of the task is not removed with it.
 // If the answer is not accepted, it restores the question.
-func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e *entry, key string, answer json.RawMessage) (Task, error) {
+func (m *Manager) answerCarried(ctx context.Context, who capability.Principal, e *entry, key string, answer json.RawMessage) (Task, error) {
 	before := e.task
 	r, ok := before.Request(key)
 	if !ok {
@@ -121,7 +129,7 @@ func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e 
 	if err != nil {
 		return Task{}, err
 	}
-	if err := m.threads.Answer(ctx, who, before.Thread, r, answer); err != nil {
+	if err := m.carriers[before.Kind].Answer(ctx, who, before, r, answer); err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.task.Version == version {
@@ -138,11 +146,11 @@ func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e 
 	return m.Get(ctx, who.ID, before.ID)
 }
 
-// cancelThread stops the thread's work; the thread reports its end.
-func (m *Manager) cancelThread(ctx context.Context, owner string, e *entry) (Task, error) {
+// cancelCarried stops the task's work; its carrier reports the end.
+func (m *Manager) cancelCarried(ctx context.Context, owner string, e *entry) (Task, error) {
 	t := e.task
 	e.mu.Unlock()
-	if err := m.threads.Stop(ctx, owner, t.Thread); err != nil {
+	if err := m.carriers[t.Kind].Stop(ctx, owner, t); err != nil {
 		return Task{}, err
 	}
 	return m.outlast(ctx, owner, t.ID)
