@@ -37,6 +37,12 @@ type Invocation struct {
 	// Balance requests a choice among the nodes that offer the function. If nil, only
 	// calls without an effect are balanced.
 	Balance *Balance
+	// Tainted is set if the caller decides after it has read text that neither its person nor the
+	// operator wrote. A call with an effect of external or more then needs an approval of its own,
+	// also where a rule or a grant permits it. Approval is the one that answered an earlier attempt
+	// of the same call.
+	Tainted  bool
+	Approval string
 	// Keep and Resume are for callers that outlive this process; see [Resumer].
 	Keep   Keeper
 	Resume string

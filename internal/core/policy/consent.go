@@ -48,6 +48,10 @@ type Asked struct {
 	Exact bool
 	// Once requires one approval only, which is valid while the content is unchanged.
 	Once bool
+	// Fresh accepts no grant but the one that was made by answering Approval, which is about an
+	// earlier attempt of this call.
+	Fresh    bool
+	Approval string
 }
 
 // Consent is the reason why a call that requires consent may continue; exactly one field is
