@@ -45,6 +45,7 @@ type Config struct {
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Upstreams  Upstreams  `koanf:"upstreams"`
 	Model      Model      `koanf:"model"`
+	Agent      Agent      `koanf:"agent"`
 	NATS       NATS       `koanf:"nats"`
 	Gateway    Gateway    `koanf:"gateway"`
 	Node       Node       `koanf:"node"`
@@ -170,6 +171,7 @@ func Default() Config {
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
+		Agent:      Agent{Tools: AgentToolsAll, Budget: AgentBudget{ModelCalls: 24, ToolCalls: 16, Work: 15 * time.Minute}},
 		NATS:       NATS{Replicas: 1},
 		Gateway:    defaultGateway(), Node: defaultNode(), Host: defaultHost(),
 		Eliza: Eliza{Environment: "server"},
@@ -263,6 +265,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	if err := c.Model.validate(); err != nil {
+		return err
+	}
+	if err := c.Agent.validate(c.MCP.Views); err != nil {
 		return err
 	}
 	if err := c.NATS.validate(); err != nil {

@@ -44,7 +44,6 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -165,13 +164,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openHost(s.cfg); err != nil {
 		return err
 	}
-	if s.chat, err = chat.New(chat.Config{
-		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
-		Model:     s.models.Large,
-		Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
-	}); err != nil {
-		return err
-	}
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -206,6 +198,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
 	if err = s.openAgents(ctx); err != nil {
+		return err
+	}
+	if err = s.openChat(ctx); err != nil {
 		return err
 	}
 	if err = s.openTaskAgents(ctx); err != nil {

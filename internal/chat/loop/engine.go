@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,8 +81,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Open loads the runs that an earlier process of this gateway did not end. Those that worked
-// continue; those that wait are only registered.
+// Open registers the runs that an earlier process of this gateway did not end. Run continues them.
 func (e *Engine) Open(ctx context.Context) error {
 	left, err := e.cfg.Journal.Open(ctx, e.cfg.Gateway)
 	if err != nil {
@@ -88,32 +89,40 @@ func (e *Engine) Open(ctx context.Context) error {
 	}
 	for _, row := range left {
 		r := e.register(row)
-		if row.State == Waiting {
-			e.wait(r, row.Approvals)
-		} else {
-			e.wake(r)
-		}
+		e.wait(r, row.Approvals)
 	}
 	return nil
 }
 
-// Run looks for decisions whose notice was lost, and removes old runs, until ctx ends.
+// Run continues the runs of an earlier process, looks for decisions whose notice was lost, and
+// removes old runs, until ctx ends.
 func (e *Engine) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
-	e.sweep(ctx) // what was decided while no process carried the runs
+	e.mu.Lock()
+	left := slices.Collect(maps.Values(e.runs))
+	e.mu.Unlock()
+	for _, r := range left {
+		r.mu.Lock()
+		works := r.row.State == Working
+		r.mu.Unlock()
+		if works {
+			e.wake(r)
+		}
+	}
+	e.Sweep(ctx) // what was decided while no process carried the runs
 	for {
 		select {
 		case <-tick.C:
-			e.sweep(ctx)
+			e.Sweep(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// sweep wakes the runs whose approvals are no longer pending.
-func (e *Engine) sweep(ctx context.Context) {
+// Sweep wakes the runs whose approvals are no longer pending, and removes old runs.
+func (e *Engine) Sweep(ctx context.Context) {
 	if err := e.cfg.Journal.Sweep(ctx, e.cfg.Now().Add(-runTTL)); err != nil && ctx.Err() == nil {
 		e.cfg.Logger.Warn("old runs of the agent cannot be removed", "err", err)
 	}
@@ -266,11 +275,7 @@ func (e *Engine) guide(ctx context.Context, r *run, m Message) (f *Follower, ok 
 	if r.row.State.Ended() {
 		return nil, false, nil
 	}
-	text := ""
-	if n := len(m.Turns); n > 0 {
-		text = m.Turns[n-1].Text
-	}
-	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{text}}); err != nil {
+	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{m.Text}}); err != nil {
 		return nil, false, err
 	}
 	f = e.follow(r)
@@ -518,6 +523,7 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 	if message, err := e.cfg.Deliver(ctx, r.row, o); err != nil {
 		e.cfg.Logger.Error("the reply of a run cannot be stored", "run", r.row.ID, "err", err)
 	} else {
+		o.Message = message
 		entries = append(entries, entry{kindReplied, replied{message}})
 	}
 	before := r.row

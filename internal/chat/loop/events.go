@@ -264,7 +264,7 @@ func replay(records []Record, live liveText, seq int64, offset int) (out []Event
 			var e ended
 			if json.Unmarshal(rec.Doc, &e) == nil {
 				events = []Event{{ID: eventID(rec.Seq, 1), Type: "end", Outcome: &Outcome{
-					State: e.State, Error: e.Error, Text: c.text, Done: c.done, Tainted: c.taint,
+					State: e.State, Error: e.Error, Text: c.text, Done: c.done, Tainted: c.taint, Message: c.message,
 				}}}
 			}
 		default:

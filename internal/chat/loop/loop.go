@@ -160,6 +160,7 @@ type Outcome struct {
 	Tainted   bool              // the run read text that neither the person nor the operator wrote
 	Error     *capability.Error // of a failed run; of a waiting one: approval_required
 	Approvals []string
+	Message   int64 // number of the stored reply; 0: none
 }
 
 // Turn is an earlier message of the conversation.
@@ -172,8 +173,9 @@ type Turn struct {
 type Message struct {
 	Person  capability.Principal
 	Session string
+	Text    string
 	System  string // the prompt's first part
-	Turns   []Turn // the conversation so far; the last one is the message
+	Turns   []Turn // the conversation so far, with the message at its end
 	// Tainted is set if Turns contain text that neither the person nor the operator wrote.
 	Tainted bool
 }

@@ -110,8 +110,7 @@ type conversation struct {
 	taint   bool
 	asked   int64 // number of the last request's record
 	final   bool  // the last request was the final one
-	replied bool
-	calls   int
+	message int64 // number of the stored reply
 }
 
 // step is one answer of the model and what came of its calls.
@@ -212,7 +211,6 @@ func (c *conversation) apply(rec Record) error {
 			one.calls = append(one.calls, call{Block: b})
 		}
 		c.text += textOf(c.text, one.message)
-		c.calls += len(one.calls)
 		c.steps = append(c.steps, one)
 	case kindParked:
 		var p parked
@@ -246,7 +244,11 @@ func (c *conversation) apply(rec Record) error {
 		}
 		last().guidance = append(last().guidance, g.Text)
 	case kindReplied:
-		c.replied = true
+		var d replied
+		if err := json.Unmarshal(rec.Doc, &d); err != nil {
+			return err
+		}
+		c.message = d.Message
 	}
 	return nil
 }
