@@ -382,3 +382,236 @@ func lines(file string) int {
 	data, _ := os.ReadFile(file)
 	return strings.Count(string(data), "\n")
 }
+
+// TestTheAgentSurvivesKill9 kills the server at each point of a run, starts it again, approves what
+// waits, and counts the effect at the endpoint.
+func TestTheAgentSurvivesKill9(t *testing.T) {
+	for name, c := range map[string]struct {
+		// at is the point: while the model is asked for the first or second time, or while the run
+		// waits for the approval.
+		at string
+	}{
+		"the model is asked": {"1"}, "it waits for an approval": {"waiting"}, "the model is asked after the call": {"2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, file := t.TempDir(), filepath.Join(t.TempDir(), "count")
+			reached, leave := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			answer := counts(file)
+			model := newScriptedModel(t, func(n int, r modelRequest) modelAnswer {
+				if fmt.Sprint(n) == c.at {
+					once.Do(func() { close(reached) })
+					<-leave
+				}
+				return answer(n, r)
+			})
+			endpoint := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial")
+			n := serve(t, home, model.env()...)
+			n.connect(t, "trial", endpoint.first, true)
+			said := make(chan error, 1)
+			go func() {
+				said <- n.admin.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session": "s1", "text": "count"}, nil)
+			}()
+			waits := func() agentRun {
+				var list struct{ Runs []agentRun }
+				if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/agent/runs", nil, &list); err != nil {
+					t.Fatalf("runs: got %v, want no error", err)
+				}
+				if len(list.Runs) == 0 {
+					return agentRun{}
+				}
+				return list.Runs[0]
+			}
+			approve := func() (run agentRun) {
+				eventually(t, "the run waits", func() bool { run = waits(); return run.State == "waiting" })
+				n.decide(t, run.Approval, "once")
+				return run
+			}
+			switch c.at {
+			case "waiting":
+				eventually(t, "the run waits", func() bool { return waits().State == "waiting" })
+			case "2":
+				approve()
+				<-reached
+			default:
+				<-reached
+			}
+			n.kill()
+			close(leave)
+			<-said // it failed, or was told to wait
+			n = serve(t, home, model.env()...)
+			run := waits()
+			if c.at != "2" {
+				run = approve()
+			}
+			if got := n.ended(t, run.ID); got.State != "completed" {
+				t.Errorf("the run: got %+v, want it completed", got)
+			}
+			replies := 0
+			for _, m := range n.history(t, "s1") {
+				if m.Role == "assistant" && strings.Contains(m.Text, "Result: ") {
+					replies++
+				}
+			}
+			if got := lines(file); got != 1 || replies != 1 {
+				t.Errorf("the call's effect and its replies: got %d and %d, want 1 and 1: %+v", got, replies, n.history(t, "s1"))
+			}
+			n.verify(t)
+		})
+	}
+}
+
+// A call that was under way when the server was killed is not made again.
+func TestACallOfTheAgentThatWasInterruptedIsNotRepeated(t *testing.T) {
+	home, mark := t.TempDir(), filepath.Join(t.TempDir(), "called")
+	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
+		if r.results() > 0 {
+			return modelAnswer{text: "Result: " + r.last()}
+		}
+		for _, tool := range r.Tools {
+			if strings.Contains(strings.ToLower(tool.Function.Name), "hang") {
+				return modelAnswer{calls: []toolCall{{tool.Function.Name, fmt.Sprintf(`{"file":%q}`, mark)}}}
+			}
+		}
+		return modelAnswer{text: "HANG is not offered"}
+	})
+	endpoint := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial")
+	n := serve(t, home, model.env()...)
+	n.connect(t, "trial", endpoint.first, true)
+	r := n.tell(t, "s1", "hang")
+	n.decide(t, n.agentRun(t, r.Run).Approval, "once")
+	eventually(t, "the endpoint is called", func() bool { return exists(mark) })
+	n.kill()
+	if err := os.Remove(mark); err != nil {
+		t.Fatalf("remove: got %v, want no error", err)
+	}
+	n = serve(t, home, model.env()...)
+	if got := n.ended(t, r.Run); got.State != "completed" || exists(mark) {
+		t.Errorf("the run: got %+v and called again %v, want it completed without a second call", got, exists(mark))
+	}
+	history := n.history(t, "s1")
+	if last := history[len(history)-1].Text; !strings.Contains(last, "its outcome is unknown") {
+		t.Errorf("the reply: got %q, want it to have that the outcome is unknown", last)
+	}
+}
+
+func TestTheAgentEndsWithThePersonsToken(t *testing.T) {
+	home, dir := withFile(t)
+	n := serve(t, home, newScriptedModel(t, readsAndWrites).env()...)
+	var made struct{ Token string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"name": "ann", "role": "operator"}, &made); err != nil {
+		t.Fatalf("token: got %v, want no error", err)
+	}
+	ann := n.client(t, made.Token)
+	say := func() (out agentReply) {
+		t.Helper()
+		if err := ann.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session": "s1", "text": "copy it"}, &out); err != nil {
+			t.Fatalf("chat: got %v, want no error", err)
+		}
+		return out
+	}
+	r := say()
+	approval := n.agentRun(t, r.Run).Approval
+	if err := ann.Do(t.Context(), http.MethodPost, "/api/v1/approvals/"+approval, map[string]string{"decision": "always"}, nil); err != nil {
+		t.Fatalf("the person approves a call of their agent: got %v, want no error", err)
+	}
+	n.ended(t, r.Run)
+	if err := os.Remove(filepath.Join(dir, "out.txt")); err != nil {
+		t.Fatalf("remove: got %v, want no error", err)
+	}
+	if again := say(); again.Type != "text" || !exists(filepath.Join(dir, "out.txt")) {
+		t.Errorf("the next message after an approval for always: got %+v, want it done without another approval", again)
+	}
+
+	if err := os.Remove(filepath.Join(dir, "out.txt")); err != nil {
+		t.Fatalf("remove: got %v, want no error", err)
+	}
+	var grants struct {
+		Grants []struct{ ID, Approval string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/grants", nil, &grants); err != nil || len(grants.Grants) != 1 {
+		t.Fatalf("grants: got %+v and %v, want the one that was given", grants, err)
+	}
+	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/grants/"+grants.Grants[0].ID, nil, nil); err != nil {
+		t.Fatalf("revoke the grant: got %v, want no error", err)
+	}
+	r = say()
+	approval = n.agentRun(t, r.Run).Approval
+	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/tokens/ann", nil, nil); err != nil {
+		t.Fatalf("revoke the token: got %v, want no error", err)
+	}
+	n.decide(t, approval, "once")
+	if got := n.ended(t, r.Run); got.State != "failed" || exists(filepath.Join(dir, "out.txt")) {
+		t.Errorf("the run after the person's token ended: got %+v, want it failed and nothing written", got)
+	}
+}
+
+// A client that returns with the id of its last event gets the rest, and all texts together are the
+// reply, also after the server was killed in the middle of one.
+func TestTheEventsOfARunContinue(t *testing.T) {
+	home, _ := withFile(t)
+	stuck, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	model := newScriptedModel(t, func(n int, r modelRequest) modelAnswer {
+		if n == 3 {
+			once.Do(func() { close(stuck) })
+			<-leave
+		}
+		return readsAndWrites(n, r)
+	})
+	n := serve(t, home, model.env()...)
+	r := n.tell(t, "s1", "copy it")
+	type event struct{ id, kind, text string }
+	follow := func(last string, most int) (list []event) {
+		t.Helper()
+		a := n.request(t, http.MethodGet, "/api/v1/agent/runs/"+r.Run+"/events", n.token(t, "admin"), "", func(req *http.Request) {
+			if last != "" {
+				req.Header.Set("Last-Event-ID", last)
+			}
+		})
+		for block := range strings.SplitSeq(a.body, "\n\n") {
+			var ev event
+			for line := range strings.SplitSeq(block, "\n") {
+				if id, ok := strings.CutPrefix(line, "id: "); ok {
+					ev.id = id
+				}
+				if data, ok := strings.CutPrefix(line, "data: "); ok {
+					var d struct{ Type, Text string }
+					if err := json.Unmarshal([]byte(data), &d); err != nil {
+						t.Fatalf("event %q: got %v, want JSON", data, err)
+					}
+					ev.kind, ev.text = d.Type, d.Text
+				}
+			}
+			if ev.id != "" && len(list) < most {
+				list = append(list, ev)
+			}
+		}
+		return list
+	}
+	n.decide(t, n.agentRun(t, r.Run).Approval, "once")
+	<-stuck
+	n.kill()
+	close(leave)
+	n = serve(t, home, model.env()...)
+	n.ended(t, r.Run)
+	all := follow("", 1000)
+	history := n.history(t, "s1")
+	want := history[len(history)-1].Text
+	for cut := 0; cut <= len(all); cut++ {
+		text, last := "", ""
+		for _, ev := range all[:cut] {
+			text, last = text+ev.text, ev.id
+		}
+		for _, ev := range follow(last, 1000) {
+			text += ev.text
+		}
+		if text != want {
+			t.Errorf("cut after %d of %d events: got the text %q, want %q", cut, len(all), text, want)
+		}
+	}
+	if len(all) < 5 || all[len(all)-1].kind != "end" {
+		t.Errorf("events: got %+v, want texts and calls, and the end last", all)
+	}
+}
