@@ -1,6 +1,7 @@
 package chatserve
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -18,6 +19,7 @@ type Agent interface {
 	List(ctx context.Context, who capability.Principal, q loop.Query) ([]loop.Run, string, error)
 	Get(ctx context.Context, who capability.Principal, id string) (loop.Run, error)
 	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[loop.Event], error)
+	Done(ctx context.Context, who capability.Principal, id string) ([]loop.Done, error)
 	Cancel(ctx context.Context, who capability.Principal, id string) error
 }
 
@@ -32,6 +34,7 @@ type agentRun struct {
 	Error      *capability.Error `json:"error,omitempty"`
 	ModelCalls int               `json:"modelCalls"`
 	ToolCalls  int               `json:"toolCalls"`
+	Calls      []loop.Done       `json:"calls,omitempty"` // of one run: what was done, and the invocations
 	Created    time.Time         `json:"created"`
 	Updated    time.Time         `json:"updated"`
 }
@@ -81,7 +84,12 @@ func (s *Surface) agentRuns(w http.ResponseWriter, r *http.Request, who capabili
 
 func (s *Surface) agentRun(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	one, err := s.Agent.Get(r.Context(), who, r.PathValue("run"))
-	return answer(w, runOf(one), err)
+	if err != nil {
+		return err
+	}
+	out := runOf(one)
+	out.Calls, err = s.Agent.Done(r.Context(), who, one.ID)
+	return answer(w, out, err)
 }
 
 func (s *Surface) agentCancel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -98,10 +106,11 @@ type agentEvent struct {
 	Calls     []loop.Done       `json:"calls,omitempty"`     // of park and end
 }
 
-// agentEvents streams the events of a run after Last-Event-ID, until the run ends.
+// agentEvents streams the events of a run after the one with the id Last-Event-ID, or after in the
+// query, until the run ends.
 func (s *Surface) agentEvents(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	id := r.PathValue("run")
-	events, err := s.Agent.Events(r.Context(), who, id, r.Header.Get("Last-Event-ID"))
+	events, err := s.Agent.Events(r.Context(), who, id, cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 			if rest, ok := strings.CutPrefix(a.text, heard.String()); ok && rest != "" {
 				_ = say(rest) // a reader that left finds it in the history
 			}
-			a.sent = true
+			a.sent, a.event = true, ev.ID
 			return a, nil
 		}
 	}

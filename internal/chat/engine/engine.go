@@ -87,6 +87,8 @@ type Reply struct {
 	Invocation *invoke.Reply     `json:"invocation,omitempty"`
 	// Run is the run of the agent that wrote the reply, or that waits.
 	Run string `json:"run,omitempty"`
+	// Event is the id of the run's last event before the reply.
+	Event string `json:"event,omitempty"`
 }
 
 // Say stores a message, answers it, and stores the answer. to, which may be nil, receives
@@ -135,7 +137,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	if err == nil && unheard != nil {
 		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end", unheard)
 	}
-	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation, Run: a.run}, err
+	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation, Run: a.run, Event: a.event}, err
 }
 
 // keepable returns the form of a message that may be stored: sensitive arguments of a
@@ -165,7 +167,7 @@ type answer struct {
 	result     jsonx.Raw
 	err        *capability.Error
 	invocation *invoke.Reply
-	run        string // of the agent
+	run, event string // of the agent
 	message    int64  // number of the stored message; 0: it is not stored yet
 }
 

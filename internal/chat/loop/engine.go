@@ -304,6 +304,18 @@ func (e *Engine) Get(ctx context.Context, who capability.Principal, id string) (
 	return r, err
 }
 
+// Done returns the calls that were made for a run, in the order of their ends. Errors: as of Get.
+func (e *Engine) Done(ctx context.Context, who capability.Principal, id string) ([]Done, error) {
+	if _, err := e.Get(ctx, who, id); err != nil {
+		return nil, err
+	}
+	c, err := e.fold(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.done, nil
+}
+
 func visible(who capability.Principal, r Run) bool {
 	return r.Person == who.ID || who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 }

@@ -17,7 +17,7 @@ import (
 type Event struct {
 	// ID is <number of the record>.<offset in its text>; a follower that returns passes the last
 	// one it received.
-	ID   string `json:"-"`
+	ID   string `json:"id"`
 	Type string `json:"type"` // text, text_reset, call, park, end
 	// Text is the next piece of the reply. After text_reset, the pieces of the step Step are void,
 	// because the model is asked again.
