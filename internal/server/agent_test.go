@@ -47,7 +47,7 @@ type modelAnswer struct {
 	calls []toolCall
 }
 
-// scriptedModel answers the requests of the agent, streamed, as a function says.
+// scriptedModel answers the requests of the agent, streamed, with what a function returns.
 type scriptedModel struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -249,7 +249,8 @@ func TestTheAgentReadsAsksAndWrites(t *testing.T) {
 	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/agent/runs", nil, &list); err != nil || len(list.Runs) != 0 {
 		t.Errorf("the runs of another principal: got %+v and %v, want none", list, err)
 	}
-	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/agent/runs/"+r.Run, nil, nil); capability.CodeOf(err) != capability.CodeNotFound {
+	err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/agent/runs/"+r.Run, nil, nil)
+	if capability.CodeOf(err) != capability.CodeNotFound {
 		t.Errorf("the run as another principal: got %v, want not_found", err)
 	}
 	n.verify(t)
@@ -439,7 +440,7 @@ func TestTheAgentSurvivesKill9(t *testing.T) {
 			}
 			n.kill()
 			close(leave)
-			<-said // it failed, or was told to wait
+			<-said // it failed, or had the answer that the run waits
 			n = serve(t, home, model.env()...)
 			run := waits()
 			if c.at != "2" {

@@ -1,14 +1,10 @@
 package server
 
 import (
-	"context"
-
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -32,20 +28,4 @@ func openModels(cfg config.Model, secrets *secretstore.Store) (llm.Classes, erro
 		}
 	}
 	return llm.NewClasses(large, small), nil
-}
-
-// openChat opens the conversations and the agent that answers in them. It must run after the tasks
-// are open.
-func (s *Server) openChat(ctx context.Context) (err error) {
-	cfg := chat.Config{
-		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
-		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
-		Agent: s.cfg.Agent, Policy: s.policy, Tasks: s.tasks, Bus: s.bus, Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(),
-		Logger: s.logger,
-	}
-	if v, ok := views(s.cfg.MCP.Views)[s.cfg.Agent.View]; ok {
-		cfg.Within = v.Within()
-	}
-	s.chat, err = chat.New(ctx, cfg)
-	return err
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -200,7 +201,12 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openAgents(ctx); err != nil {
 		return err
 	}
-	if err = s.openChat(ctx); err != nil {
+	if s.chat, err = chat.New(ctx, chat.Config{
+		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
+		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
+		Agent: cfg.Agent, Within: views(cfg.MCP.Views)[cfg.Agent.View].Within(), Policy: s.policy, Tasks: s.tasks, Bus: s.bus,
+		Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(), Logger: s.logger,
+	}); err != nil {
 		return err
 	}
 	if err = s.openTaskAgents(ctx); err != nil {

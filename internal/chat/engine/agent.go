@@ -14,7 +14,7 @@ import (
 
 // Agent answers messages with the capabilities of the catalog; [loop.Engine] implements it.
 type Agent interface {
-	Say(ctx context.Context, m loop.Message) (*loop.Follower, error)
+	Send(ctx context.Context, m loop.Message) (*loop.Follower, error)
 	CancelSession(ctx context.Context, person, session string) (bool, error)
 	Forget(ctx context.Context, person, session string) error
 }
@@ -41,7 +41,7 @@ const maxListed = 100
 // converse answers a message with the agent. The run goes on if the reader disconnects, and its
 // reply is in the history then.
 func (e *Engine) converse(ctx context.Context, m Message, recent []session.Message, to Stream) (answer, error) {
-	f, err := e.cfg.Agent.Say(ctx, loop.Message{
+	f, err := e.cfg.Agent.Send(ctx, loop.Message{
 		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: m.Text, Tainted: tainted(recent),
 	})
 	if err != nil {
@@ -59,12 +59,12 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 	for {
 		ev, err := f.Next(ctx)
 		if err != nil {
-			return answer{}, capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end; it goes on without a reader", err)
+			return answer{}, unread(err)
 		}
 		switch ev.Type {
 		case "text":
 			if err := say(ev.Text); err != nil {
-				return answer{}, capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end; it goes on without a reader", err)
+				return answer{}, unread(err)
 			}
 		case "call":
 			if to != nil && ev.Call != "" {
@@ -82,6 +82,10 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 			return a, nil
 		}
 	}
+}
+
+func unread(cause error) error {
+	return capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end; the agent goes on without a reader", cause)
 }
 
 func joined(a, b string) string {

@@ -152,7 +152,7 @@ func (e *Engine) prepare(agent *compile.Agent, row Run, who capability.Principal
 	return a
 }
 
-// make carries out one call and stores what came of it. Its error ends the run.
+// make carries out one call and stores its result. Its error ends the run.
 func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitted func(*catalog.Entry) bool, a attempt) error {
 	if a.fault != "" {
 		return e.store(ctx, r, result{Call: a.index, Text: a.fault, Failed: true}, nil)
@@ -243,7 +243,7 @@ func (e *Engine) store(ctx context.Context, r *run, out result, more *tool) erro
 func resultText(reply invoke.Reply, failure *capability.Error) string {
 	if failure != nil {
 		s := fmt.Sprintf("The call failed (%s): %s", failure.Code, failure.Message)
-		if failure.Code == capability.CodeConflict && failure.Reason == "interrupted" {
+		if failure.Code == capability.CodeConflict && failure.Reason == invoke.ReasonInterrupted {
 			s = "The call was interrupted, and its outcome is unknown. Do not repeat it; look at what it was to change."
 		}
 		if failure.Hint != "" {
@@ -269,10 +269,10 @@ func cut(s string) string {
 func plain(reply invoke.Reply) string {
 	if _, kind, _ := reply.Provider.Parts(); kind == "mcp" || kind == "a2a" {
 		var out struct {
-			Content    []struct{ Type, Text, MimeType string } `json:"content"`
-			Structured jsonx.Raw                               `json:"structuredContent"`
+			Content           []struct{ Type, Text, MimeType string }
+			StructuredContent json.RawMessage
 		}
-		if jsonx.Unmarshal(reply.Result, &out) == nil && (len(out.Content) > 0 || len(out.Structured) > 0) {
+		if json.Unmarshal(reply.Result, &out) == nil && (len(out.Content) > 0 || len(out.StructuredContent) > 0) {
 			var parts []string
 			for _, c := range out.Content {
 				if c.Type == "text" {
@@ -282,7 +282,7 @@ func plain(reply invoke.Reply) string {
 				}
 			}
 			if len(parts) == 0 {
-				return string(out.Structured)
+				return string(out.StructuredContent)
 			}
 			return strings.Join(parts, "\n")
 		}

@@ -131,7 +131,7 @@ func (e *Engine) park(ctx context.Context, r *run) (left bool, err error) {
 		return false, err
 	}
 	row, o := r.row, Outcome{State: Waiting, Approvals: waits, Text: r.conv.text, Done: r.conv.done, Tainted: r.conv.taint}
-	r.tell(Event{ID: eventID(row.Seq, 2), Type: "park", Outcome: &o})
+	r.notify(Event{ID: eventID(row.Seq, 2), Type: "park", Outcome: &o})
 	r.mu.Unlock()
 	e.move(ctx, row, o)
 	for _, id := range waits {
@@ -171,7 +171,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		if d.Kind == modelwire.Text && d.Text != "" {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.tell(r.live.add(d.Text))
+			r.notify(r.live.add(d.Text))
 		}
 		return nil
 	})
@@ -186,7 +186,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		return capability.Errorf(capability.CodeFailed, "agent", "the model asked for %d calls at once; the limit is %d", n, maxCalls).
 			With("output_limit", "ask for less at once, or use another model")
 	}
-	doc := said{Form: reply.Message.Form, Raw: reply.Message.Raw, Stop: reply.Stop, Usage: reply.Usage}
+	doc := answer{Form: reply.Message.Form, Raw: reply.Message.Raw, Stop: reply.Stop, Usage: reply.Usage}
 	for _, b := range reply.Message.Blocks {
 		if note != "" && b.Kind == modelwire.Call {
 			continue // it may not make any more
@@ -198,7 +198,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindSaid, doc})
+	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindAnswered, doc})
 	r.live = liveText{}
 	return err
 }

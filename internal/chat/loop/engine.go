@@ -210,11 +210,11 @@ func (e *Engine) lookup(id string) *run {
 	return e.runs[id]
 }
 
-// Say begins a run for a message, or passes the message to the run that is under way in the
+// Send begins a run for a message, or passes the message to the run that is under way in the
 // conversation, which sees it with its next question to the model. It returns a follower of the
 // run, which the caller must close. Errors: those of [policy.Policy.Assistant]; overloaded;
 // unavailable once the server stops.
-func (e *Engine) Say(ctx context.Context, m Message) (*Follower, error) {
+func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 	if _, err := e.cfg.Policy.Assistant(ctx, m.Person); err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func visible(who capability.Principal, r Run) bool {
 // NotFound returns the error for a run that does not exist, or that the caller may not see.
 func NotFound(id string) error {
 	return capability.Errorf(capability.CodeNotFound, "agent", "no run of the agent has the id %q", id).
-		With("no_run", "junctor agent runs lists them")
+		With("no_run", "junctor chat runs lists them")
 }
 
 // List returns the runs that q selects among those the principal may see.
@@ -426,7 +426,7 @@ func (e *Engine) save(ctx context.Context, r *run, conv *conversation, entries .
 				return capability.Wrap(capability.CodeInternal, "agent", "a record cannot be read", err)
 			}
 		}
-		r.tell(eventsOf(rec, r.live)...)
+		r.notify(eventsOf(rec, r.live)...)
 	}
 	return nil
 }
@@ -545,7 +545,7 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 		e.cfg.Logger.Error("the end of a run cannot be stored", "run", r.row.ID, "err", err)
 	}
 	e.move(ctx, r.row, o)
-	r.tell(Event{ID: eventID(r.row.Seq, 1), Type: "end", Outcome: &o})
+	r.notify(Event{ID: eventID(r.row.Seq, 1), Type: "end", Outcome: &o})
 	e.unregister(r)
 }
 

@@ -53,8 +53,8 @@ func (l *liveText) add(piece string) Event {
 func eventsOf(rec Record, live liveText) (out []Event) {
 	id := eventID(rec.Seq, 1)
 	switch rec.Kind {
-	case kindSaid:
-		var s said
+	case kindAnswered:
+		var s answer
 		if json.Unmarshal(rec.Doc, &s) != nil {
 			return nil
 		}
@@ -95,8 +95,8 @@ func eventsOf(rec Record, live liveText) (out []Event) {
 	return out
 }
 
-// tell sends events to the followers. The caller holds r.mu.
-func (r *run) tell(events ...Event) {
+// notify sends events to the followers. The caller holds r.mu.
+func (r *run) notify(events ...Event) {
 	for f := range r.followers {
 		for _, ev := range events {
 			f.push(ev)
@@ -258,7 +258,7 @@ func replay(records []Record, live liveText, seq int64, offset int) (out []Event
 				events = []Event{{ID: eventID(rec.Seq, 0), Type: "text_reset", Step: open}}
 			}
 			open = rec.Seq
-		case kindSaid:
+		case kindAnswered:
 			open, events = 0, eventsOf(rec, liveText{seq: step, before: before})
 		case kindEnded:
 			var e ended

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -25,9 +26,9 @@ const (
 	kindStarted  Kind = "started"  // started
 	kindTools    Kind = "tools"    // []tool, appended to those before
 	kindAsked    Kind = "asked"    // asked: a request goes to the model
-	kindSaid     Kind = "said"     // said: the model's answer, with the calls that will be made
+	kindAnswered Kind = "answered" // answer: the model's answer, with the calls that will be made
 	kindParked   Kind = "parked"   // parked: a call waits for an approval
-	kindResult   Kind = "result"   // result: what came of a call
+	kindResult   Kind = "result"   // result: the result of a call
 	kindGuidance Kind = "guidance" // guidance: a message of the person while the run is under way
 	kindReplied  Kind = "replied"  // replied: the reply is stored in the conversation
 	kindEnded    Kind = "ended"    // ended
@@ -54,7 +55,7 @@ type asked struct {
 	Final bool `json:"final,omitzero"` // the model must answer without calls
 }
 
-type said struct {
+type answer struct {
 	Form   modelwire.Form  `json:"form,omitzero"`
 	Raw    jsonx.Raw       `json:"raw,omitzero"` // as the service sent it
 	Blocks []block         `json:"blocks"`
@@ -113,7 +114,7 @@ type conversation struct {
 	message int64 // number of the stored reply
 }
 
-// step is one answer of the model and what came of its calls.
+// step is one answer of the model and the results of its calls.
 type step struct {
 	message  modelwire.Message
 	stop     modelwire.Stop
@@ -165,6 +166,14 @@ func (c *conversation) waits() (list []string) {
 	return list
 }
 
+// call returns a call of the last answer.
+func (c *conversation) call(i int) (*call, error) {
+	if n := len(c.steps) - 1; n >= 0 && i >= 0 && i < len(c.steps[n].calls) {
+		return &c.steps[n].calls[i], nil
+	}
+	return nil, fmt.Errorf("the last answer has no call %d", i)
+}
+
 // textOf returns the text of an answer that follows the texts before.
 func textOf(before string, m modelwire.Message) string {
 	text := m.Text()
@@ -179,7 +188,6 @@ const separator = "\n\n"
 
 // apply adds a record.
 func (c *conversation) apply(rec Record) error {
-	last := func() *step { return &c.steps[len(c.steps)-1] }
 	switch rec.Kind {
 	case kindStarted:
 		if err := json.Unmarshal(rec.Doc, &c.started); err != nil {
@@ -198,8 +206,8 @@ func (c *conversation) apply(rec Record) error {
 			return err
 		}
 		c.asked, c.final = rec.Seq, a.Final
-	case kindSaid:
-		var s said
+	case kindAnswered:
+		var s answer
 		if err := json.Unmarshal(rec.Doc, &s); err != nil {
 			return err
 		}
@@ -217,18 +225,22 @@ func (c *conversation) apply(rec Record) error {
 		if err := json.Unmarshal(rec.Doc, &p); err != nil {
 			return err
 		}
-		if len(c.steps) > 0 && p.Call < len(last().calls) {
-			last().calls[p.Call].parked = &p
-			last().calls[p.Call].asks++
+		one, err := c.call(p.Call)
+		if err != nil {
+			return err
 		}
+		one.parked = &p
+		one.asks++
 	case kindResult:
 		var r result
 		if err := json.Unmarshal(rec.Doc, &r); err != nil {
 			return err
 		}
-		if len(c.steps) > 0 && r.Call < len(last().calls) {
-			last().calls[r.Call].result, last().calls[r.Call].parked = &r, nil
+		one, err := c.call(r.Call)
+		if err != nil {
+			return err
 		}
+		one.result, one.parked = &r, nil
 		c.taint = c.taint || r.Tainted
 		if r.Done != nil {
 			c.done = append(c.done, *r.Done)
@@ -242,7 +254,8 @@ func (c *conversation) apply(rec Record) error {
 			c.early = append(c.early, g.Text)
 			return nil
 		}
-		last().guidance = append(last().guidance, g.Text)
+		last := &c.steps[len(c.steps)-1]
+		last.guidance = append(last.guidance, g.Text)
 	case kindReplied:
 		var d replied
 		if err := json.Unmarshal(rec.Doc, &d); err != nil {

@@ -14,8 +14,9 @@ const assistantPrefix = "chat-"
 // Assistant returns the principal with which the agent loop acts for a person: one for each
 // person, with the role task, on behalf of them. It may do what both may do, and ends with the
 // person's token. Its own token is created at the first use and never handed out, so that the
-// person may decide about its calls, and a grant lasts from one conversation to the next. Errors: denied for a principal that has no token of this server or is
-// an assistant or a task agent itself; unauthenticated if the person's token is not live.
+// person may decide about its calls, and a grant lasts from one conversation to the next. Errors:
+// denied for a principal that has no token of this server or is an assistant or a task agent
+// itself; unauthenticated if the person's token is not live.
 func (p *Policy) Assistant(ctx context.Context, person capability.Principal) (capability.Principal, error) {
 	if !fromToken(person.ID) || person.OnBehalfOf != "" {
 		return capability.Principal{}, capability.Errorf(capability.CodeDenied, "agent",

@@ -27,7 +27,8 @@ func TestAnAssistantActsForOnePersonAndEndsWithTheirToken(t *testing.T) {
 	if other := assistant(ben); other.ID == first.ID || other.OnBehalfOf != ben.ID || other.Role != capability.RoleTask {
 		t.Errorf("the assistant of ben: got %+v, want another one, of role task, on behalf of %s", other, ben.ID)
 	}
-	read, write := entry(t, capability.Contribution{Effect: capability.EffectRead}), entry(t, capability.Contribution{Effect: capability.EffectWrite})
+	read := entry(t, capability.Contribution{Effect: capability.EffectRead})
+	write := entry(t, capability.Contribution{Effect: capability.EffectWrite})
 	if v := r.Authorize(first, read); !v.Permitted || v.Consent != "" {
 		t.Errorf("a read: got %+v, want it permitted at once", v)
 	}
