@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,8 +181,9 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 	a.inv.Tainted = r.conv.taint
 	r.mu.Unlock()
 	reply, err := e.cfg.Path.Invoke(ctx, a.inv)
-	if ctx.Err() != nil && err != nil {
-		return context.Cause(ctx) // it is presented again when the run continues
+	cause := context.Cause(ctx)
+	if err != nil && cause != nil && !errors.Is(cause, errCancelled) {
+		return cause // it is presented again when the run continues
 	}
 	failure := capability.AsError(err)
 	if failure != nil && failure.Code == capability.CodeApprovalRequired {

@@ -49,7 +49,7 @@ func (e *Engine) drive(ctx context.Context, r *run) error {
 	}()
 	working, cancel := context.WithTimeoutCause(ctx, max(0, e.cfg.Budget.Work-row.Worked), errWork)
 	defer cancel()
-	err := e.steps(working, r)
+	err := e.steps(working, r, row.Person)
 	if err != nil && errors.Is(context.Cause(working), errWork) {
 		return capability.Errorf(capability.CodeTimeout, "agent", "the agent worked for %s and did not finish", e.cfg.Budget.Work).
 			With("budget", "ask for less at once, or raise agent.budget.work")
@@ -58,12 +58,12 @@ func (e *Engine) drive(ctx context.Context, r *run) error {
 }
 
 // steps asks the model and makes its calls by turns.
-func (e *Engine) steps(ctx context.Context, r *run) error {
+func (e *Engine) steps(ctx context.Context, r *run, person string) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		who, err := e.actor(ctx, r.row.Person)
+		who, err := e.actor(ctx, person)
 		if err != nil {
 			return err
 		}
@@ -147,9 +147,9 @@ func (e *Engine) park(ctx context.Context, r *run) (left bool, err error) {
 func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) error {
 	var first []entry
 	r.mu.Lock()
-	if len(r.conv.steps) == 0 && len(r.conv.tools) == 0 {
+	if row := r.row; len(r.conv.steps) == 0 && len(r.conv.tools) == 0 {
 		r.mu.Unlock()
-		tools, err := e.offer(r.row, who)
+		tools, err := e.offer(row, who)
 		if err != nil {
 			return err
 		}

@@ -376,7 +376,10 @@ func (e *Engine) CancelSession(ctx context.Context, person, session string) (boo
 	if r == nil {
 		return false, nil
 	}
-	return true, e.cancel(ctx, r.row.ID)
+	r.mu.Lock()
+	id := r.row.ID
+	r.mu.Unlock()
+	return true, e.cancel(ctx, id)
 }
 
 // Forget cancels the run of a conversation and removes the records of all its runs.
@@ -529,6 +532,11 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 		o.Text, o.Done, o.Tainted = r.conv.text, r.conv.done, r.conv.taint
 		if partial := r.live.text; partial != "" {
 			o.Text += partial
+		}
+	}
+	for _, id := range r.row.Approvals { // of calls that are not made any more
+		if err := e.cfg.Policy.Withdraw(ctx, id); err != nil {
+			e.cfg.Logger.Warn("an approval cannot be ended", "approval", id, "err", err)
 		}
 	}
 	var entries []entry

@@ -105,6 +105,8 @@ type Policy interface {
 	Decided(ctx context.Context, id string) (policy.Approval, error)
 	Approval(ctx context.Context, id string) (policy.Approval, error)
 	Approvals(ctx context.Context, state policy.ApprovalState, after string, limit int) ([]policy.Approval, error)
+	// Withdraw ends an approval that is pending.
+	Withdraw(ctx context.Context, id string) error
 }
 
 // Tasks carries the task of a run; [tasks.Manager] implements it.

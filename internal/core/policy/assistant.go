@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 )
-
-// assistantPrefix begins the names of the tokens of assistants.
-const assistantPrefix = "chat-"
 
 // Assistant returns the principal with which the agent loop acts for a person: one for each
 // person, with the role task, on behalf of them. It may do what both may do, and ends with the
@@ -24,7 +22,7 @@ func (p *Policy) Assistant(ctx context.Context, person capability.Principal) (ca
 			With("forbidden", "an operator makes one with: junctor tokens create")
 	}
 	sum := sha256.Sum256([]byte(person.ID))
-	name := assistantPrefix + hex.EncodeToString(sum[:12])
+	id := capability.AssistantPrefix + hex.EncodeToString(sum[:12])
 	p.assistants.Lock()
 	defer p.assistants.Unlock()
 	m := p.tokens.Load()
@@ -32,7 +30,7 @@ func (p *Policy) Assistant(ctx context.Context, person capability.Principal) (ca
 	if !ok || !m.good(of, p.now()) {
 		return capability.Principal{}, notStanding(person.ID)
 	}
-	t, ok := m.names[string(capability.RoleTask)+":"+name]
+	t, ok := m.names[id]
 	if ok && t.OnBehalfOf != nil && t.OnBehalfOf.Token == of.ID && m.good(t, p.now()) {
 		return t.Principal(), nil
 	}
@@ -43,6 +41,7 @@ func (p *Policy) Assistant(ctx context.Context, person capability.Principal) (ca
 		}
 	}
 	person = of.Principal()
+	_, name, _ := strings.Cut(id, ":")
 	t, _, err := p.CreateToken(ctx, server, TokenRequest{Role: capability.RoleTask, Name: name, OnBehalfOf: &person})
 	return t.Principal(), err
 }

@@ -183,6 +183,15 @@ func (p *Policy) Supersede(ctx context.Context, module, content string) error {
 	return err
 }
 
+// Withdraw ends an approval that is pending, because its call will not be made any more.
+func (p *Policy) Withdraw(ctx context.Context, id string) error {
+	a, err := p.store.Approval(ctx, id)
+	if err != nil || a.State != ApprovalPending {
+		return err
+	}
+	return p.SettleBlocker(ctx, capability.Principal{}, a.Module, id, "")
+}
+
 // expireInterval is how often Run ends the approvals that are overdue.
 const expireInterval = 5 * time.Second
 
