@@ -14,10 +14,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/chat/agent"
+	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
 	"github.com/junctor-run/junctor/internal/chat/chatserve"
 	"github.com/junctor-run/junctor/internal/chat/engine"
-	"github.com/junctor-run/junctor/internal/chat/loop"
-	"github.com/junctor-run/junctor/internal/chat/loop/loopsql"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
@@ -57,7 +57,7 @@ type Config struct {
 	// model.
 	Agent    config.Agent
 	Within   func(extension string) bool // nil: the agent sees every module
-	Policy   loop.Policy
+	Policy   agent.Policy
 	Tasks    Tasks
 	Bus      *bus.Bus
 	Publish  func(event string, data any)
@@ -74,7 +74,7 @@ type Config struct {
 
 // Tasks holds the tasks of runs; [tasks.Manager] implements it.
 type Tasks interface {
-	loop.Tasks
+	agent.Tasks
 	Carry(k tasks.Kind, c tasks.Carrier)
 }
 
@@ -84,7 +84,7 @@ type Service struct {
 	runs     *tasks.Runs
 	messages *session.Messages
 	surface  *chatserve.Surface
-	agent    *loop.Engine // nil: it is off
+	agent    *agent.Engine // nil: it is off
 	chat     *engine.Engine
 }
 
@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Model != nil {
 		c.Model = talker{cfg.Model}
 	}
-	journal, err := loopsql.Open(ctx, cfg.Store)
+	journal, err := agentsql.Open(ctx, cfg.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +125,16 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 // openAgent opens the agent. It does not work before Run.
-func (s *Service) openAgent(ctx context.Context, journal loop.Journal) error {
+func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	budget := s.cfg.Agent.Budget
-	s.agent = loop.New(loop.Config{
+	s.agent = agent.New(agent.Config{
 		Model: s.cfg.Model, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
-		Deliver:  func(ctx context.Context, r loop.Run, o loop.Outcome) (int64, error) { return s.chat.Deliver(ctx, r, o) },
-		Budget:   loop.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
+		Deliver: func(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
+			return s.chat.Deliver(ctx, r, o)
+		},
+		Budget:   agent.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
 		ReadOnly: s.cfg.Agent.Tools == config.AgentToolsReads, Within: s.cfg.Within, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
-		Publish: func(r loop.Run) {
+		Publish: func(r agent.Run) {
 			s.cfg.Publish("agent.run", map[string]any{"run": r.ID, "session": r.Session, "state": r.State})
 		},
 	})
@@ -222,7 +224,7 @@ func (s *Service) Messages() *session.Messages { return s.messages }
 type talker struct{ *llm.Model }
 
 // Answer implements engine.Model.
-func (t talker) Answer(ctx context.Context, system string, turns []loop.Turn, emit func(string) error) (string, error) {
+func (t talker) Answer(ctx context.Context, system string, turns []agent.Turn, emit func(string) error) (string, error) {
 	req := llm.Request{System: system}
 	for _, turn := range turns {
 		role := modelwire.User

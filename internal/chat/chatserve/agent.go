@@ -10,16 +10,16 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat/loop"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// Agent has the runs of the agent; [loop.Engine] implements it.
+// Agent has the runs of the agent; [agent.Engine] implements it.
 type Agent interface {
-	List(ctx context.Context, who capability.Principal, q loop.Query) ([]loop.Run, string, error)
-	Get(ctx context.Context, who capability.Principal, id string) (loop.Run, error)
-	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[loop.Event], error)
-	Done(ctx context.Context, who capability.Principal, id string) ([]loop.Done, error)
+	List(ctx context.Context, who capability.Principal, q agent.Query) ([]agent.Run, string, error)
+	Get(ctx context.Context, who capability.Principal, id string) (agent.Run, error)
+	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[agent.Event], error)
+	Done(ctx context.Context, who capability.Principal, id string) ([]agent.Done, error)
 	Cancel(ctx context.Context, who capability.Principal, id string) error
 }
 
@@ -28,18 +28,18 @@ type agentRun struct {
 	ID         string            `json:"id"`
 	Person     string            `json:"person"`
 	Session    string            `json:"session"`
-	State      loop.State        `json:"state"`
+	State      agent.State       `json:"state"`
 	Approval   string            `json:"approval,omitempty"` // the first that a waiting run waits for
 	Approvals  []string          `json:"approvals,omitempty"`
 	Error      *capability.Error `json:"error,omitempty"`
 	ModelCalls int               `json:"modelCalls"`
 	ToolCalls  int               `json:"toolCalls"`
-	Calls      []loop.Done       `json:"calls,omitempty"` // of one run: what was done, and the invocations
+	Calls      []agent.Done      `json:"calls,omitempty"` // of one run: what was done, and the invocations
 	Created    time.Time         `json:"created"`
 	Updated    time.Time         `json:"updated"`
 }
 
-func runOf(r loop.Run) agentRun {
+func runOf(r agent.Run) agentRun {
 	out := agentRun{
 		ID: r.ID, Person: r.Person, Session: r.Session, State: r.State, Approvals: r.Approvals, Error: r.Error, ModelCalls: r.ModelCalls,
 		ToolCalls: r.ToolCalls, Created: r.Created, Updated: r.Updated,
@@ -68,11 +68,11 @@ func (s *Surface) agentRuns(w http.ResponseWriter, r *http.Request, who capabili
 		return err
 	}
 	q := r.URL.Query()
-	state := loop.State(q.Get("state"))
-	if state != "" && !slices.Contains(loop.States(), state) {
-		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a state of a run; use one of %v", state, loop.States())
+	state := agent.State(q.Get("state"))
+	if state != "" && !slices.Contains(agent.States(), state) {
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a state of a run; use one of %v", state, agent.States())
 	}
-	list, next, err := s.Agent.List(r.Context(), who, loop.Query{
+	list, next, err := s.Agent.List(r.Context(), who, agent.Query{
 		Session: q.Get("session"), State: state, Limit: int(limit), Cursor: q.Get("cursor"),
 	})
 	out := make([]agentRun, len(list))
@@ -99,11 +99,11 @@ func (s *Surface) agentCancel(w http.ResponseWriter, r *http.Request, who capabi
 
 // agentEvent is the data of an event.
 type agentEvent struct {
-	loop.Event
+	agent.Event
 	Run       string            `json:"run,omitempty"`
 	Approvals []string          `json:"approvals,omitempty"` // of park
 	Error     *capability.Error `json:"error,omitempty"`     // of end
-	Calls     []loop.Done       `json:"calls,omitempty"`     // of park and end
+	Calls     []agent.Done      `json:"calls,omitempty"`     // of park and end
 }
 
 // agentEvents streams the events of a run after the one with the id Last-Event-ID, or after in the

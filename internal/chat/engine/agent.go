@@ -7,14 +7,14 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat/loop"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Agent answers messages with the capabilities of the catalog; [loop.Engine] implements it.
+// Agent answers messages with the capabilities of the catalog; [agent.Engine] implements it.
 type Agent interface {
-	Send(ctx context.Context, m loop.Message) (*loop.Follower, error)
+	Send(ctx context.Context, m agent.Message) (*agent.Follower, error)
 	CancelSession(ctx context.Context, person, session string) (bool, error)
 	Forget(ctx context.Context, person, session string) error
 }
@@ -29,10 +29,10 @@ const (
 
 // replyData is the part of a reply's metadata that the agent reads again.
 type replyData struct {
-	Status  string      `json:"status"`
-	Run     string      `json:"run,omitempty"`
-	Calls   []loop.Done `json:"calls,omitempty"` // what was done for it, from the governed path
-	Tainted bool        `json:"tainted,omitempty"`
+	Status  string       `json:"status"`
+	Run     string       `json:"run,omitempty"`
+	Calls   []agent.Done `json:"calls,omitempty"` // what was done for it, from the governed path
+	Tainted bool         `json:"tainted,omitempty"`
 }
 
 // maxListed bounds the calls in the metadata of a reply.
@@ -41,7 +41,7 @@ const maxListed = 100
 // converse answers a message with the agent. The run goes on if the reader disconnects, and its
 // reply is in the history then.
 func (e *Engine) converse(ctx context.Context, m Message, recent []session.Message, to Stream) (answer, error) {
-	f, err := e.cfg.Agent.Send(ctx, loop.Message{
+	f, err := e.cfg.Agent.Send(ctx, agent.Message{
 		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: m.Text, Tainted: tainted(recent),
 	})
 	if err != nil {
@@ -96,24 +96,24 @@ func joined(a, b string) string {
 }
 
 // replyOf returns the answer for the end of a run, or for its waiting.
-func (e *Engine) replyOf(run string, o loop.Outcome) answer {
+func (e *Engine) replyOf(run string, o agent.Outcome) answer {
 	a := answer{kind: TypeText, text: o.Text, run: run, message: o.Message}
 	data := map[string]any{"status": statusSucceeded, "run": run, "tainted": o.Tainted}
 	if n := min(len(o.Done), maxListed); n > 0 {
 		data["calls"] = o.Done[:n]
 	}
 	switch o.State {
-	case loop.Waiting:
+	case agent.Waiting:
 		a.kind, data["status"] = TypeConfirmation, statusWaiting
 		a.text = "This needs an approval: " + strings.Join(o.Approvals, ", ") + ". I go on when it is decided."
 		a.err = capability.Errorf(capability.CodeApprovalRequired, "agent", "%s", a.text).
 			With("confirmation_required", "look at it with: junctor approvals show "+o.Approvals[0]+"; then approve or deny it").
 			Detail("approval", o.Approvals[0]).Detail("approvals", o.Approvals).Detail("run", run)
 		data["confirmation"] = a.err.Details
-	case loop.Cancelled:
+	case agent.Cancelled:
 		data["status"] = statusCancelled
 		a.text = joined(a.text, "(stopped)")
-	case loop.Failed:
+	case agent.Failed:
 		a.kind, a.err, data["status"] = TypeError, o.Error, statusFailed
 		a.text = joined(a.text, fault.Text(o.Error, e.cfg.Home))
 	default:
@@ -126,8 +126,8 @@ func (e *Engine) replyOf(run string, o loop.Outcome) answer {
 }
 
 // Deliver stores the reply of a run once, and returns the number of the message. It is
-// [loop.Config.Deliver].
-func (e *Engine) Deliver(ctx context.Context, r loop.Run, o loop.Outcome) (int64, error) {
+// [agent.Config.Deliver].
+func (e *Engine) Deliver(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
 	owner := session.Owner{Principal: r.Person, Session: r.Session}
 	recent, err := e.cfg.Messages.Recent(ctx, owner, talkMessages)
 	if err != nil {

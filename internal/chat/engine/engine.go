@@ -13,7 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat/loop"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
@@ -34,7 +34,7 @@ const (
 // Model answers messages that are not commands. emit, which may be nil, receives the pieces
 // of the text in order.
 type Model interface {
-	Answer(ctx context.Context, system string, turns []loop.Turn, emit func(piece string) error) (text string, err error)
+	Answer(ctx context.Context, system string, turns []agent.Turn, emit func(piece string) error) (text string, err error)
 }
 
 // Config configures an Engine; Model, Agent and Log may be nil.

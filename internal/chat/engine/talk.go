@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat/loop"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
@@ -78,18 +78,18 @@ func (e *Engine) role() string {
 // turns converts the newest messages, up to talkBytes, for a model. The result begins with
 // a person's message; consecutive messages of one side are joined. System messages are left
 // out.
-func turns(recent []session.Message) []loop.Turn {
+func turns(recent []session.Message) []agent.Turn {
 	left := talkBytes
-	var out []loop.Turn
+	var out []agent.Turn
 	for i := len(recent) - 1; i >= 0 && left > 0; i-- {
 		if recent[i].Role == session.RoleSystem || dataOf(recent[i]).Status == statusWaiting {
 			continue
 		}
 		text, _ := session.Cut(recent[i].Text, min(talkMessage, left))
 		left -= len(text)
-		out = append(out, loop.Turn{Assistant: recent[i].Role == session.RoleAssistant, Text: text})
+		out = append(out, agent.Turn{Assistant: recent[i].Role == session.RoleAssistant, Text: text})
 	}
-	var joined []loop.Turn
+	var joined []agent.Turn
 	for i := len(out) - 1; i >= 0; i-- {
 		switch last := len(joined) - 1; {
 		case last < 0 && out[i].Assistant:

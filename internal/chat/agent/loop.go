@@ -1,4 +1,4 @@
-// Package loop implements the agent: it answers a person's message with the help of a language
+// Package agent implements the agent: it answers a person's message with the help of a language
 // model and of the capabilities in the catalog. A [Run] is the work on one message. Each tool
 // call of the model is an invocation on the governed path, by the person's assistant
 // ([policy.Policy.Assistant]); what it may do is decided by the rules and by approvals, never by
@@ -8,7 +8,7 @@
 // run continues from its records: the model is asked again if its answer was not stored, a read is
 // repeated, and any other call is presented again with the same idempotency key, so that it is
 // made at most once. A run that waits for an approval has no goroutine and no connection.
-package loop
+package agent
 
 import (
 	"context"

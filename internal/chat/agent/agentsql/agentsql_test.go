@@ -1,4 +1,4 @@
-package loopsql_test
+package agentsql_test
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat/loop"
-	"github.com/junctor-run/junctor/internal/chat/loop/loopsql"
+	"github.com/junctor-run/junctor/internal/chat/agent"
+	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
@@ -19,20 +19,20 @@ import (
 
 func at(n int) time.Time { return time.Date(2026, 3, 1, 10, 0, n, 123456789, time.UTC) }
 
-func run(id, person string, n int) loop.Run {
-	return loop.Run{
-		ID: id, Person: person, Session: "s", Gateway: "g", State: loop.Working, ModelCalls: 1, ToolCalls: 2, Worked: time.Second,
+func run(id, person string, n int) agent.Run {
+	return agent.Run{
+		ID: id, Person: person, Session: "s", Gateway: "g", State: agent.Working, ModelCalls: 1, ToolCalls: 2, Worked: time.Second,
 		Created: at(n), Updated: at(n), Seq: 1,
 	}
 }
 
-func records(n int64) []loop.Record {
-	return []loop.Record{{Seq: n, Kind: "answered", Time: at(int(n)), Doc: json.RawMessage(`{"n":1.50,"s":"é"}`)}}
+func records(n int64) []agent.Record {
+	return []agent.Record{{Seq: n, Kind: "answered", Time: at(int(n)), Doc: json.RawMessage(`{"n":1.50,"s":"é"}`)}}
 }
 
-func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
+func contract(t *testing.T, open func(t *testing.T) *agentsql.Store) {
 	t.Helper()
-	save := func(t *testing.T, s *loopsql.Store, r loop.Run, list ...loop.Record) {
+	save := func(t *testing.T, s *agentsql.Store, r agent.Run, list ...agent.Record) {
 		t.Helper()
 		if err := s.Save(t.Context(), r, list...); err != nil {
 			t.Fatalf("save %s: got %v, want no error", r.ID, err)
@@ -43,7 +43,7 @@ func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
 		s := open(t)
 		r := run("tsk_1", "agent:a", 1)
 		save(t, s, r, records(1)...)
-		r.State, r.Approvals, r.Seq, r.Updated = loop.Waiting, []string{"apr_1", "apr_2"}, 2, at(2)
+		r.State, r.Approvals, r.Seq, r.Updated = agent.Waiting, []string{"apr_1", "apr_2"}, 2, at(2)
 		save(t, s, r, records(2)...)
 		got, err := s.Run(t.Context(), r.ID)
 		if d := cmp.Diff(r, got); d != "" || err != nil {
@@ -71,7 +71,7 @@ func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
 			save(t, s, r)
 		}
 		var got []string
-		q := loop.Query{Person: "agent:a", Session: "s", State: loop.Working, Limit: 2}
+		q := agent.Query{Person: "agent:a", Session: "s", State: agent.Working, Limit: 2}
 		for {
 			list, next, err := s.Runs(t.Context(), q)
 			if err != nil {
@@ -88,7 +88,7 @@ func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
 			t.Errorf("the runs differ from want (-want +got):\n%s", d)
 		}
 		for _, cursor := range []string{"x", "!-tsk_1", "-"} {
-			if _, _, err := s.Runs(t.Context(), loop.Query{Limit: 1, Cursor: cursor}); capability.CodeOf(err) != capability.CodeInvalidInput {
+			if _, _, err := s.Runs(t.Context(), agent.Query{Limit: 1, Cursor: cursor}); capability.CodeOf(err) != capability.CodeInvalidInput {
 				t.Errorf("the cursor %q: got %v, want invalid_input", cursor, err)
 			}
 		}
@@ -96,13 +96,13 @@ func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
 	t.Run("only ended runs are removed", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
-		for i, state := range []loop.State{loop.Completed, loop.Working, loop.Failed} {
+		for i, state := range []agent.State{agent.Completed, agent.Working, agent.Failed} {
 			r := run(fmt.Sprintf("tsk_%d", i), "agent:a", i)
 			r.State = state
 			save(t, s, r, records(1)...)
 		}
 		left := func() (out []string) {
-			list, _, err := s.Runs(t.Context(), loop.Query{Limit: 10})
+			list, _, err := s.Runs(t.Context(), agent.Query{Limit: 10})
 			if err != nil {
 				t.Fatalf("runs: got %v, want no error", err)
 			}
@@ -139,14 +139,14 @@ func contract(t *testing.T, open func(t *testing.T) *loopsql.Store) {
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	contract(t, func(t *testing.T) *loopsql.Store {
+	contract(t, func(t *testing.T) *agentsql.Store {
 		t.Helper()
 		db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
 		if err != nil {
 			t.Fatalf("open: got %v, want no error", err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		s, err := loopsql.Open(t.Context(), db)
+		s, err := agentsql.Open(t.Context(), db)
 		if err != nil {
 			t.Fatalf("open: got %v, want no error", err)
 		}
@@ -156,14 +156,14 @@ func TestSQLite(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
-	contract(t, func(t *testing.T) *loopsql.Store {
+	contract(t, func(t *testing.T) *agentsql.Store {
 		t.Helper()
 		db, err := store.OpenPostgres(t.Context(), store.Postgres{URL: server.Database(t), Password: secret.New(pgtest.Password)})
 		if err != nil {
 			t.Fatalf("open: got %v, want no error", err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		s, err := loopsql.Open(t.Context(), db)
+		s, err := agentsql.Open(t.Context(), db)
 		if err != nil {
 			t.Fatalf("open: got %v, want no error", err)
 		}

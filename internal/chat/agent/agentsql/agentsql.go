@@ -1,6 +1,6 @@
-// Package loopsql stores the runs of the agent and their journals in SQL: a SQLite file, or the
+// Package agentsql stores the runs of the agent and their journals in SQL: a SQLite file, or the
 // Postgres server that several gateways share. It has its own tables.
-package loopsql
+package agentsql
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat/loop"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/store"
 )
 
@@ -28,10 +28,10 @@ const Owner = "agent"
 // Migrations returns the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Store implements [loop.Journal].
+// Store implements [agent.Journal].
 type Store struct{ db store.Database }
 
-var _ loop.Journal = (*Store)(nil)
+var _ agent.Journal = (*Store)(nil)
 
 // Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
@@ -53,8 +53,8 @@ type doc struct {
 
 const columns = `id, person, session, gateway, state, created, updated, doc`
 
-// Save implements [loop.Journal].
-func (s *Store) Save(ctx context.Context, r loop.Run, records ...loop.Record) error {
+// Save implements [agent.Journal].
+func (s *Store) Save(ctx context.Context, r agent.Run, records ...agent.Record) error {
 	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq})
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) Save(ctx context.Context, r loop.Run, records ...loop.Record) er
 	})
 }
 
-func scan(row interface{ Scan(...any) error }) (r loop.Run, err error) {
+func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
 	var document []byte
 	var created, updated int64
 	if err := row.Scan(&r.ID, &r.Person, &r.Session, &r.Gateway, &r.State, &created, &updated, &document); err != nil {
@@ -95,7 +95,7 @@ func scan(row interface{ Scan(...any) error }) (r loop.Run, err error) {
 	return r, nil
 }
 
-func collect(rows *sql.Rows, err error) (list []loop.Run, _ error) {
+func collect(rows *sql.Rows, err error) (list []agent.Run, _ error) {
 	if err != nil {
 		return nil, err
 	}
@@ -110,17 +110,17 @@ func collect(rows *sql.Rows, err error) (list []loop.Run, _ error) {
 	return list, rows.Err()
 }
 
-// Run implements [loop.Journal].
-func (s *Store) Run(ctx context.Context, id string) (loop.Run, error) {
+// Run implements [agent.Journal].
+func (s *Store) Run(ctx context.Context, id string) (agent.Run, error) {
 	r, err := scan(s.db.SQL().QueryRowContext(ctx, `SELECT `+columns+` FROM agent_runs WHERE id = ?`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return r, loop.NotFound(id)
+		return r, agent.NotFound(id)
 	}
 	return r, err
 }
 
-// Runs implements [loop.Journal]. A cursor is the time and the id of the last run before it.
-func (s *Store) Runs(ctx context.Context, q loop.Query) ([]loop.Run, string, error) {
+// Runs implements [agent.Journal]. A cursor is the time and the id of the last run before it.
+func (s *Store) Runs(ctx context.Context, q agent.Query) ([]agent.Run, string, error) {
 	where, args := []string{"1 = 1"}, []any{}
 	also := func(what string, values ...any) { where, args = append(where, what), append(args, values...) }
 	if q.Person != "" {
@@ -150,20 +150,20 @@ func (s *Store) Runs(ctx context.Context, q loop.Query) ([]loop.Run, string, err
 	return list, strconv.FormatInt(last.Created.UnixNano(), 36) + "-" + last.ID, nil
 }
 
-// Open implements [loop.Journal].
-func (s *Store) Open(ctx context.Context, gateway string) ([]loop.Run, error) {
+// Open implements [agent.Journal].
+func (s *Store) Open(ctx context.Context, gateway string) ([]agent.Run, error) {
 	return collect(s.db.SQL().QueryContext(ctx, `SELECT `+columns+` FROM agent_runs WHERE ended = 0 AND gateway = ? ORDER BY created`, gateway))
 }
 
-// Records implements [loop.Journal].
-func (s *Store) Records(ctx context.Context, run string) (list []loop.Record, err error) {
+// Records implements [agent.Journal].
+func (s *Store) Records(ctx context.Context, run string) (list []agent.Record, err error) {
 	rows, err := s.db.SQL().QueryContext(ctx, `SELECT seq, kind, time, doc FROM agent_journal WHERE run = ? ORDER BY seq`, run)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var rec loop.Record
+		var rec agent.Record
 		var at int64
 		var document []byte
 		if err := rows.Scan(&rec.Seq, &rec.Kind, &at, &document); err != nil {
@@ -175,12 +175,12 @@ func (s *Store) Records(ctx context.Context, run string) (list []loop.Record, er
 	return list, rows.Err()
 }
 
-// Forget implements [loop.Journal].
+// Forget implements [agent.Journal].
 func (s *Store) Forget(ctx context.Context, person, session string) error {
 	return s.remove(ctx, `person = ? AND session = ? AND ended = 1`, person, session)
 }
 
-// Sweep implements [loop.Journal].
+// Sweep implements [agent.Journal].
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	return s.remove(ctx, `ended = 1 AND updated < ?`, before.UnixNano())
 }
