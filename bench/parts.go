@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -130,9 +131,7 @@ func partsList() []part {
 // parts measures the benchmarks beside the code, one after the other.
 func parts(sh *sheet) error {
 	for _, p := range partsList() {
-		if p.benchtime == "" {
-			p.benchtime = "300ms"
-		}
+		p.benchtime = cmp.Or(p.benchtime, "300ms")
 		rerun := "go test -run '^$' -bench '" + exact(p.bench) + "' -benchtime " + p.benchtime + " " + p.pkg
 		out, err := exec.Command("go", "test", "-run", "^$", "-bench", exact(p.bench), "-benchtime", p.benchtime, p.pkg).CombinedOutput()
 		if err != nil {

@@ -12,6 +12,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -216,9 +217,7 @@ func failure(status int, data []byte) error {
 		}
 		message := e.Message
 		if json.Unmarshal(inner, &e) == nil && e.Code != "" {
-			if e.Message == "" {
-				e.Message = message
-			}
+			e.Message = cmp.Or(e.Message, message)
 			return &e
 		}
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -31,9 +32,7 @@ type Skills struct {
 
 // NewSkills returns an empty set for a user.
 func NewSkills(c *Client, p Profile) *Skills {
-	if p.Language == "" {
-		p.Language = "en-us"
-	}
+	p.Language = cmp.Or(p.Language, "en-us")
 	return &Skills{client: c, profile: p, have: make(map[string]*payload.Payload)}
 }
 

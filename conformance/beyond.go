@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -189,9 +190,7 @@ func (r *run) envelopes(ctx context.Context) {
 }
 
 func (r *run) mustRefuse(where string, got answer, wantCode string, wantStatus int) {
-	if wantStatus == 0 {
-		wantStatus = http.StatusOK
-	}
+	wantStatus = cmp.Or(wantStatus, http.StatusOK)
 	switch code, wrong := failure(got.body); {
 	case wrong != "":
 		r.fail(where, "status %d, %s", got.status, wrong)

@@ -11,6 +11,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -145,9 +146,7 @@ type run struct {
 // a *Failure if the endpoint does not conform, and a *capability.Error if the options are
 // wrong.
 func Run(ctx context.Context, opts Options) (Report, error) {
-	if opts.EndpointID == "" {
-		opts.EndpointID = "endpoint"
-	}
+	opts.EndpointID = cmp.Or(opts.EndpointID, "endpoint")
 	if opts.Transport == nil {
 		transport := router.DefaultTransport()
 		defer transport.CloseIdleConnections()

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,12 +81,8 @@ func (v *View) complete() {
 	if v.URL != "" {
 		return
 	}
-	if v.Path == "" {
-		v.Path = "/assets/" + v.ID + ".js"
-	}
-	if v.ContentType == "" {
-		v.ContentType = "text/javascript"
-	}
+	v.Path = cmp.Or(v.Path, "/assets/"+v.ID+".js")
+	v.ContentType = cmp.Or(v.ContentType, "text/javascript")
 }
 
 // ModuleIDs returns the ids of the modules in the order they were given.

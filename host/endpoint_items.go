@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -268,9 +269,7 @@ func callRoute(ctx context.Context, module string, routes []Route, p *params) (a
 		response, err := r.Handle(ctx, RouteRequest{
 			Method: p.Method, Path: p.Path, Params: pathParams(r.Path, p.Path), Query: queryOf(p.Query), Headers: p.Headers, Body: p.Body,
 		})
-		if response.Status == 0 {
-			response.Status = 200
-		}
+		response.Status = cmp.Or(response.Status, 200)
 		return struct {
 			Status  int               `json:"status"`
 			Headers map[string]string `json:"headers,omitzero"`

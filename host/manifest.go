@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -88,9 +89,7 @@ type (
 )
 
 func (k ViewKind) audience() audience {
-	if k == "" {
-		k = KindRelease
-	}
+	k = cmp.Or(k, KindRelease)
 	return audience{k == KindDeveloper, k}
 }
 

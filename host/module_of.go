@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -15,9 +16,7 @@ func ModuleOf(id, name string, h *Host) Module {
 	m := Module{ID: id, Name: name}
 	for _, f := range h.Functions() {
 		a := Action{Name: f.Name(), Description: f.Description, Parameters: f.InputSchema}
-		if a.Description == "" {
-			a.Description = f.Title
-		}
+		a.Description = cmp.Or(a.Description, f.Title)
 		if a.Description == "" {
 			a.Description = f.Name() // a canonical action may have neither
 		}

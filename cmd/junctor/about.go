@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -117,9 +118,7 @@ func (a *app) configCommand() *cobra.Command {
 			return config.Config{}, "", err
 		}
 		name := file
-		if name == "" {
-			name = filepath.Join(home, "config.yaml")
-		}
+		name = cmp.Or(name, filepath.Join(home, "config.yaml"))
 		cfg, err := a.loadConfig(home, file, nil)
 		return cfg, name, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,12 +265,8 @@ func (a *app) client() (*client.Client, error) {
 // call sends one request. With --json it prints the answer unchanged, otherwise it passes the
 // answer to show.
 func (a *app) call(ctx context.Context, method, path string, body any, show func(json.RawMessage) error) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
 	var raw json.RawMessage
-	if err := c.Do(ctx, method, path, body, &raw); err != nil {
+	if err := a.do(ctx, method, path, body, &raw); err != nil {
 		return err
 	}
 	if a.json {
@@ -306,6 +303,41 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format,
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && tty.IsTerminal(int(f.Fd()))
+}
+
+// do sends one request, and decodes the answer into out unless out is nil.
+func (a *app) do(ctx context.Context, method, path string, body, out any) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return c.Do(ctx, method, path, body, out)
+}
+
+// done returns a function that prints a line instead of an answer of the server.
+func (a *app) done(format string, args ...any) func(json.RawMessage) error {
+	return func(json.RawMessage) error {
+		a.printf(format, args...)
+		return nil
+	}
+}
+
+// decoded returns a function that decodes an answer of the server for show.
+func decoded[T any](show func(T) error) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		v, err := decode[T](raw)
+		if err != nil {
+			return err
+		}
+		return show(v)
+	}
+}
+
+// shows returns the function of a command that requests a path and passes the decoded answer to show.
+func shows[T any](a *app, path string, show func(T) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(show))
+	}
 }
 
 // decode decodes an answer of the server.

@@ -64,11 +64,7 @@ func (a *app) approvalVerbs(api approvalAPI) []*cobra.Command {
 		Use: "list", Short: "List approvals, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := string(api) + "?" + url.Values{"state": {state}, "after": {after}}.Encode()
-			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
-				out, err := decode[approvalAnswer](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(func(out approvalAnswer) error {
 				var rows [][]string
 				for _, c := range append(out.Approvals, out.Confirmations...) {
 					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), text.Visible(c.Summary)})
@@ -78,7 +74,7 @@ func (a *app) approvalVerbs(api approvalAPI) []*cobra.Command {
 				}
 				return a.table([]string{"ID", "STATE", "EFFECT", "CREATED", "EXPIRES", "WHAT"}, rows,
 					"nothing waits for an approval here; calls that need one are listed until they are decided")
-			})
+			}))
 		},
 	}
 	list.Flags().StringVar(&state, "state", "", "`STATE` only this state: pending, approved, denied, expired, superseded or ended")
@@ -178,14 +174,10 @@ func (a *app) findApproval(ctx context.Context, id string) (string, error) {
 	if wholeApprovalID.MatchString(id) {
 		return id, nil
 	}
-	c, err := a.client()
-	if err != nil {
-		return "", err
-	}
 	var found []string
 	for after := ""; ; {
 		var page approvalAnswer
-		if err := c.Do(ctx, http.MethodGet, string(currentApprovals)+"?"+url.Values{"after": {after}}.Encode(), nil, &page); err != nil {
+		if err := a.do(ctx, http.MethodGet, string(currentApprovals)+"?"+url.Values{"after": {after}}.Encode(), nil, &page); err != nil {
 			return "", err
 		}
 		for _, one := range page.Approvals {
@@ -210,23 +202,15 @@ func (a *app) findApproval(ctx context.Context, id string) (string, error) {
 
 // pendingApprovals returns the first page of pending approvals, the newest first.
 func (a *app) pendingApprovals(ctx context.Context) ([]policy.Approval, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
 	var page approvalAnswer
-	err = c.Do(ctx, http.MethodGet, string(currentApprovals)+"?state=pending", nil, &page)
+	err := a.do(ctx, http.MethodGet, string(currentApprovals)+"?state=pending", nil, &page)
 	return page.Approvals, err
 }
 
 // fetchApproval returns an approval and, while it is pending, the whole input of its call.
 func (a *app) fetchApproval(ctx context.Context, id string) (approvalAnswer, error) {
 	var out approvalAnswer
-	c, err := a.client()
-	if err != nil {
-		return out, err
-	}
-	return out, c.Do(ctx, http.MethodGet, string(currentApprovals)+"/"+url.PathEscape(id), nil, &out)
+	return out, a.do(ctx, http.MethodGet, string(currentApprovals)+"/"+url.PathEscape(id), nil, &out)
 }
 
 // approveLatest shows the newest pending approval with its whole input on standard error, requests a
@@ -312,11 +296,7 @@ func alwaysRule(c policy.Approval) string {
 
 // showApproval prints an approval and its values, or with whole the input of the call.
 func (a *app) showApproval(ctx context.Context, api approvalAPI, id string, whole bool) error {
-	return a.call(ctx, http.MethodGet, string(api)+"/"+url.PathEscape(id), nil, func(raw json.RawMessage) error {
-		out, err := decode[approvalAnswer](raw)
-		if err != nil {
-			return err
-		}
+	return a.call(ctx, http.MethodGet, string(api)+"/"+url.PathEscape(id), nil, decoded(func(out approvalAnswer) error {
 		if !whole {
 			return a.printApproval(out, false)
 		}
@@ -326,7 +306,7 @@ func (a *app) showApproval(ctx context.Context, api approvalAPI, id string, whol
 		}
 		a.printf("%s\n", visibleJSON(out.Input))
 		return nil
-	})
+	}))
 }
 
 // printApproval prints an approval, a line for each value. If a value is cut, it prints the whole
@@ -432,16 +412,12 @@ func (a *app) decide(ctx context.Context, api approvalAPI, id, decision string) 
 }
 
 func (a *app) postApproval(ctx context.Context, api approvalAPI, id string, body map[string]any) error {
-	return a.call(ctx, http.MethodPost, string(api)+"/"+url.PathEscape(id), body, func(raw json.RawMessage) error {
-		out, err := decode[approvalAnswer](raw)
-		if err != nil {
-			return err
-		}
+	return a.call(ctx, http.MethodPost, string(api)+"/"+url.PathEscape(id), body, decoded(func(out approvalAnswer) error {
 		c := out.one()
 		a.printf("%s is %s: %s\n", c.ID, c.State, text.Visible(c.Summary))
 		if out.Grant != nil {
 			a.printf("grant %s made, revoke it with: junctor grants revoke %s\n", out.Grant.ID, out.Grant.ID)
 		}
 		return nil
-	})
+	}))
 }

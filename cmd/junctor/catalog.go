@@ -37,9 +37,9 @@ func contextFlag(list []string) (*capability.Context, error) {
 
 func (a *app) catalogCommand() *cobra.Command {
 	return a.group("catalog", "Show what can be called, and why a provider is chosen",
-		a.catalogList("agent", "Show what agents are shown in a context, judged for the token in use", a.printAgent),
-		a.catalogList("operator", "Show commands, sign-ins and surfaces for operators", a.printOperator),
-		a.catalogList("internal", "Show everything there is, reachable or not", a.printInternal),
+		a.catalogList("agent", "Show what agents are shown in a context, judged for the token in use", decoded(a.printAgent)),
+		a.catalogList("operator", "Show commands, sign-ins and surfaces for operators", decoded(a.printOperator)),
+		a.catalogList("internal", "Show everything there is, reachable or not", decoded(a.printInternal)),
 		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(), a.catalogNamesCommand(),
 	)
 }
@@ -109,18 +109,15 @@ type shownEntry struct {
 	Policy                                                             struct{ Effect, Approval string }
 }
 
-func (a *app) printAgent(raw json.RawMessage) error {
-	out, err := decode[struct {
-		Actions []struct {
-			Name              string
-			Entries           []string
-			RequiresSelection bool
-		}
-		Entries []shownEntry
-	}](raw)
-	if err != nil {
-		return err
+func (a *app) printAgent(out struct {
+	Actions []struct {
+		Name              string
+		Entries           []string
+		RequiresSelection bool
 	}
+	Entries []shownEntry
+},
+) error {
 	byID := make(map[string]shownEntry, len(out.Entries))
 	for _, e := range out.Entries {
 		byID[e.CapabilityID] = e
@@ -140,11 +137,7 @@ func (a *app) printAgent(raw json.RawMessage) error {
 		"an agent can do nothing here; see what there is with: junctor catalog internal")
 }
 
-func (a *app) printInternal(raw json.RawMessage) error {
-	out, err := decode[struct{ Entries []shownEntry }](raw)
-	if err != nil {
-		return err
-	}
+func (a *app) printInternal(out struct{ Entries []shownEntry }) error {
 	var rows [][]string
 	for _, e := range out.Entries {
 		target := e.CanonicalAction
@@ -159,13 +152,10 @@ func (a *app) printInternal(raw json.RawMessage) error {
 	return a.table([]string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows, "the catalog is empty")
 }
 
-func (a *app) printOperator(raw json.RawMessage) error {
-	out, err := decode[struct {
-		Rows []struct{ Row, RuntimeID, Title, Description, Availability string }
-	}](raw)
-	if err != nil {
-		return err
-	}
+func (a *app) printOperator(out struct {
+	Rows []struct{ Row, RuntimeID, Title, Description, Availability string }
+},
+) error {
 	var rows [][]string
 	for _, r := range out.Rows {
 		rows = append(rows, []string{r.Row, r.Title, dash(r.RuntimeID), r.Availability, r.Description})
@@ -185,11 +175,7 @@ func (a *app) catalogStatic() *cobra.Command {
 			if len(args) == 1 {
 				path += "/" + url.PathEscape(args[0])
 			}
-			return a.call(cmd.Context(), http.MethodGet, listPath(path, etag, nil), nil, unlessUnchanged(a, func(raw json.RawMessage) error {
-				out, err := decode[map[string]json.RawMessage](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, listPath(path, etag, nil), nil, unlessUnchanged(a, decoded(func(out map[string]json.RawMessage) error {
 				if len(args) == 1 {
 					return a.printStatic(out["rows"])
 				}
@@ -200,7 +186,7 @@ func (a *app) catalogStatic() *cobra.Command {
 					}
 				}
 				return nil
-			}))
+			})))
 		},
 	}
 	c.Flags().StringVar(&etag, "etag", "", "`ETAG` print only \"unchanged\" if the catalog still has this etag")
@@ -243,7 +229,7 @@ func (a *app) catalogExplain() *cobra.Command {
 				return err
 			}
 			q := url.Values{"action": args, "select": selects, "context": contexts}
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, decoded(a.printExplanation))
 		},
 	}
 	c.Flags().StringArrayVar(&selects, "select", nil, "`KEY=VALUE` choose the provider: provider=…, endpoint=…, node=… (repeatable)")
@@ -261,22 +247,19 @@ func (a *app) catalogConflicts() *cobra.Command {
 			if all {
 				path += map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + "all"
 			}
-			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Conflicts []struct {
-						Class, Key, Resolution, Winner, Remediation string
-						Members                                     []string
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(func(out struct {
+				Conflicts []struct {
+					Class, Key, Resolution, Winner, Remediation string
+					Members                                     []string
 				}
+			},
+			) error {
 				var rows [][]string
 				for _, c := range out.Conflicts {
 					rows = append(rows, []string{c.Class, c.Key, strings.Join(c.Members, " "), c.Resolution, dash(c.Winner), dash(c.Remediation)})
 				}
 				return a.table([]string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows, "nothing conflicts")
-			})
+			}))
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also actions that several may provide")
@@ -289,23 +272,20 @@ func (a *app) catalogSlots() *cobra.Command {
 	c := &cobra.Command{
 		Use: "slots", Short: "List slots with their holders, and backends", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, listPath("slots", "", contexts), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Slots []struct {
-						Slot, Requested, Source, Mode, Winner string
-						Available                             []string
-						Error                                 *struct{ Code, Remediation string }
-					}
-					Backends []struct {
-						RuntimeID, Withheld string
-						Rank                int
-						Backend             struct{ Class, ID, Health string }
-						Availability        struct{ State string }
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, listPath("slots", "", contexts), nil, decoded(func(out struct {
+				Slots []struct {
+					Slot, Requested, Source, Mode, Winner string
+					Available                             []string
+					Error                                 *struct{ Code, Remediation string }
 				}
+				Backends []struct {
+					RuntimeID, Withheld string
+					Rank                int
+					Backend             struct{ Class, ID, Health string }
+					Availability        struct{ State string }
+				}
+			},
+			) error {
 				var rows [][]string
 				for _, s := range out.Slots {
 					state := "held"
@@ -327,7 +307,7 @@ func (a *app) catalogSlots() *cobra.Command {
 				}
 				a.printf("\n")
 				return a.table([]string{"ID", "STATE", "CLASS", "RANK", "HEALTH", "FROM", "WITHHELD"}, rows, "")
-			})
+			}))
 		},
 	}
 	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
@@ -339,13 +319,10 @@ func (a *app) catalogLint() *cobra.Command {
 	c := &cobra.Command{
 		Use: "lint", Short: "List what in the catalog and its settings needs a look", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, listPath("lint", "", contexts), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Findings []struct{ Code, Subject, Message string }
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, listPath("lint", "", contexts), nil, decoded(func(out struct {
+				Findings []struct{ Code, Subject, Message string }
+			},
+			) error {
 				if len(out.Findings) == 0 {
 					a.note("nothing needs a look")
 				}
@@ -353,7 +330,7 @@ func (a *app) catalogLint() *cobra.Command {
 					a.printf("%s: %s\n", f.Code, plainText(f.Message))
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)

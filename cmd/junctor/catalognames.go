@@ -28,7 +28,7 @@ days, unless the tool has changed or another one has the name.`,
   junctor catalog names always`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.call(cmd.Context(), http.MethodGet, namingPath, nil, a.printNaming)
+				return a.call(cmd.Context(), http.MethodGet, namingPath, nil, decoded(a.printNaming))
 			}
 			body := map[string]any{"upstreams": args[0], "dry_run": true}
 			if dry {
@@ -37,12 +37,8 @@ days, unless the tool has changed or another one has the name.`,
 					return err
 				})
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodPost, namingPath, body, &raw); err != nil {
+			if err := a.do(cmd.Context(), http.MethodPost, namingPath, body, &raw); err != nil {
 				return err
 			}
 			if !a.json {
@@ -77,18 +73,15 @@ days, unless the tool has changed or another one has the name.`,
 	return c
 }
 
-func (a *app) printNaming(raw json.RawMessage) error {
-	out, err := decode[struct {
-		Upstreams string
-		Fixed     bool
-		Former    []struct {
-			Name, Action string
-			Until        time.Time
-		}
-	}](raw)
-	if err != nil {
-		return err
+func (a *app) printNaming(out struct {
+	Upstreams string
+	Fixed     bool
+	Former    []struct {
+		Name, Action string
+		Until        time.Time
 	}
+},
+) error {
 	where := ""
 	if out.Fixed {
 		where = " (set in catalog.yaml)"

@@ -262,18 +262,14 @@ func (a *app) runsCommand() *cobra.Command {
 					q.Set(key, *value)
 				}
 			}
-			return a.call(cmd.Context(), http.MethodGet, path+"?"+q.Encode(), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Runs []runRow }](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, path+"?"+q.Encode(), nil, decoded(func(out struct{ Runs []runRow }) error {
 				var rows [][]string
 				for _, r := range out.Runs {
 					rows = append(rows, []string{r.ID, r.Status, strings.TrimSpace(r.Command + " " + r.Action), dash(r.Extension), when(r.Started)})
 				}
 				return a.table([]string{"ID", "STATE", "COMMAND", "MODULE", "STARTED"}, rows,
 					`nothing runs, and nothing ended within the hour; run a slash command with: junctor run "/help"`)
-			})
+			}))
 		},
 	}
 	list.Flags().StringVar(filter["extension_id"], "ext", "", "`MODULE` only this module")
@@ -283,11 +279,7 @@ func (a *app) runsCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show how a run stands and what came of it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, path+"/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
-				r, err := decode[runRow](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, path+"/"+url.PathEscape(args[0]), nil, decoded(func(r runRow) error {
 				a.printf("%s  %s (%s)  %s %s of %s\n", r.ID, r.Status, r.Stage, plainText(r.Command), plainText(r.Action), plainText(r.Extension))
 				var value struct{ Output string }
 				switch {
@@ -299,16 +291,13 @@ func (a *app) runsCommand() *cobra.Command {
 					a.printf("%s\n", plainText(r.Message))
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	cancel := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a run", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodPost, path+"/"+url.PathEscape(args[0])+"/cancel", nil, func(json.RawMessage) error {
-				a.printf("stopping %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodPost, path+"/"+url.PathEscape(args[0])+"/cancel", nil, a.done("stopping %s\n", args[0]))
 		},
 	}
 	return a.group("runs", "Look after runs of slash commands", list, show, cancel, a.artifactsCommand(path))
@@ -330,22 +319,19 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 				}
 				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
 			}
-			return a.call(cmd.Context(), http.MethodGet, at, nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Artifacts []struct {
-						Name, MIME, SHA256 string
-						Size               int64
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, at, nil, decoded(func(out struct {
+				Artifacts []struct {
+					Name, MIME, SHA256 string
+					Size               int64
 				}
+			},
+			) error {
 				var rows [][]string
 				for _, f := range out.Artifacts {
 					rows = append(rows, []string{f.Name, strconv.FormatInt(f.Size, 10), f.MIME, f.SHA256})
 				}
 				return a.table([]string{"NAME", "BYTES", "KIND", "SHA256"}, rows, "the run made no files")
-			})
+			}))
 		},
 	}
 	c.Flags().StringVarP(&output, "out", "o", "", "`FILE` file to write, which must not exist yet (default the name of the artifact, in this folder)")
@@ -355,12 +341,8 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 
 // saveArtifact downloads an artifact to a new file. It fails if the file exists.
 func (a *app) saveArtifact(ctx context.Context, at, output string) error {
-	server, err := a.client()
-	if err != nil {
-		return err
-	}
 	var data json.RawMessage // raw bytes, not necessarily JSON
-	if err := server.Do(ctx, http.MethodGet, at, nil, &data); err != nil {
+	if err := a.do(ctx, http.MethodGet, at, nil, &data); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user's own choice

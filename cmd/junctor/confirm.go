@@ -53,11 +53,7 @@ func (a *app) answer(ctx context.Context, id string, question *capability.Error,
 	if yes {
 		decision = "once"
 	}
-	c, err := a.client()
-	if err != nil {
-		return false, err
-	}
-	if err := c.Do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id), map[string]string{"decision": decision},
+	if err := a.do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id), map[string]string{"decision": decision},
 		nil); err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -142,17 +143,13 @@ func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if auth == "" {
-		auth = a.env("ELIZAOS_CLOUD_API_KEY")
-	}
+	auth = cmp.Or(auth, a.env("ELIZAOS_CLOUD_API_KEY"))
 	base := o.cloudBase
 	if base == "" {
 		// The variable may contain the API's version, which the connect API adds itself.
 		base = strings.TrimSuffix(strings.TrimRight(a.env("ELIZAOS_CLOUD_BASE_URL"), "/"), "/api/v1")
 	}
-	if base == "" {
-		base = cloudAPIBase
-	}
+	base = cmp.Or(base, cloudAPIBase)
 	switch {
 	case auth == "":
 		return nil, capability.Errorf(capability.CodeInvalidInput, "",
@@ -206,12 +203,8 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 		return err
 	}
 	a.printf("connected %s at %s\n", plainText(out.Endpoint.ID), plainText(out.Endpoint.BaseURL))
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
 	var now endpointRow // the answer, whose form is given by elizaOS, lacks the modules
-	if err := c.Do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
+	if err := a.do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
 		return err
 	}
 	a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
@@ -233,10 +226,7 @@ func (a *app) disconnectCommand() *cobra.Command {
 		Use: "disconnect ID", Short: "Disconnect an endpoint and withdraw everything it offers", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil,
-				func(json.RawMessage) error {
-					a.printf("disconnected %s\n", args[0])
-					return nil
-				})
+				a.done("disconnected %s\n", args[0]))
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -21,20 +20,17 @@ decisions there ask for a code: it is printed on the terminal of "junctor serve"
   junctor console code
   junctor console sessions`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/console/codes", nil, func(raw json.RawMessage) error {
-				var link struct {
-					URL   string `json:"url"`
-					Built bool   `json:"built"`
-				}
-				if err := json.Unmarshal(raw, &link); err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/console/codes", nil, decoded(func(link struct {
+				URL   string `json:"url"`
+				Built bool   `json:"built"`
+			},
+			) error {
 				a.printf("%s\n", link.URL)
 				if !link.Built {
 					a.note("This build has no page, because npm was missing when it was made: install Node.js and run make build.")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	c.AddCommand(a.consoleCodeCommand(), a.consoleSessionsCommand(), a.consoleEndCommand())
@@ -46,48 +42,38 @@ func (a *app) consoleCodeCommand() *cobra.Command {
 		Use: "code", Short: "Show the codes that confirm decisions in the console", Args: cobra.NoArgs,
 		Long: `Shows the decisions that were made in the web console with your token and wait for a
 code. Type a code into the console only if the decision beside it is yours.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/console/verifications", nil, func(raw json.RawMessage) error {
-				var body struct {
-					Verifications []struct {
-						Code, What string
-						Expires    time.Time
-					}
-				}
-				if err := json.Unmarshal(raw, &body); err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, v := range body.Verifications {
-					rows = append(rows, []string{v.Code, v.What, time.Until(v.Expires).Round(time.Second).String()})
-				}
-				return a.table([]string{"CODE", "CONFIRMS", "FOR"}, rows, "No decision in the console waits for a code.")
-			})
+		RunE: shows(a, "/api/v1/console/verifications", func(body struct {
+			Verifications []struct {
+				Code, What string
+				Expires    time.Time
+			}
 		},
+		) error {
+			var rows [][]string
+			for _, v := range body.Verifications {
+				rows = append(rows, []string{v.Code, v.What, time.Until(v.Expires).Round(time.Second).String()})
+			}
+			return a.table([]string{"CODE", "CONFIRMS", "FOR"}, rows, "No decision in the console waits for a code.")
+		}),
 	}
 }
 
 func (a *app) consoleSessionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "sessions", Short: "List the browsers that are signed in", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/console/sessions", nil, func(raw json.RawMessage) error {
-				var body struct {
-					Sessions []struct {
-						ID, Principal          string
-						Created, Used, Expires time.Time
-					}
-				}
-				if err := json.Unmarshal(raw, &body); err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, s := range body.Sessions {
-					rows = append(rows, []string{s.ID, s.Principal, s.Used.Local().Format(time.DateTime), s.Expires.Local().Format(time.DateTime)})
-				}
-				return a.table([]string{"ID", "PRINCIPAL", "LAST USED", "ENDS"}, rows, "No browser is signed in.")
-			})
+		RunE: shows(a, "/api/v1/console/sessions", func(body struct {
+			Sessions []struct {
+				ID, Principal          string
+				Created, Used, Expires time.Time
+			}
 		},
+		) error {
+			var rows [][]string
+			for _, s := range body.Sessions {
+				rows = append(rows, []string{s.ID, s.Principal, s.Used.Local().Format(time.DateTime), s.Expires.Local().Format(time.DateTime)})
+			}
+			return a.table([]string{"ID", "PRINCIPAL", "LAST USED", "ENDS"}, rows, "No browser is signed in.")
+		}),
 	}
 }
 
@@ -95,10 +81,7 @@ func (a *app) consoleEndCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "end ID", Short: "Sign a browser out", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/console/sessions/"+args[0], nil, func(json.RawMessage) error {
-				a.printf("%s is signed out\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/console/sessions/"+args[0], nil, a.done("%s is signed out\n", args[0]))
 		},
 	}
 }

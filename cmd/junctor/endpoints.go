@@ -82,34 +82,24 @@ func verdict(d router.TrustDecision) string {
 func (a *app) endpointsCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List endpoints and their states", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Endpoints []endpointRow }](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, e := range out.Endpoints {
-					rows = append(rows, []string{
-						e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")),
-						dash(e.Reason),
-					})
-				}
-				return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows,
-					"no endpoint is connected; connect one with: junctor connect URL")
-			})
-		},
+		RunE: shows(a, "/api/capability-router/endpoints", func(out struct{ Endpoints []endpointRow }) error {
+			var rows [][]string
+			for _, e := range out.Endpoints {
+				rows = append(rows, []string{
+					e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")),
+					dash(e.Reason),
+				})
+			}
+			return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows,
+				"no endpoint is connected; connect one with: junctor connect URL")
+		}),
 	}
 	show := &cobra.Command{
 		Use: "show ID", Aliases: []string{"status"}, Short: "Show an endpoint: its state, what was let in, what was not and why",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil,
-				func(raw json.RawMessage) error {
-					e, err := decode[endpointRow](raw)
-					if err != nil {
-						return err
-					}
+				decoded(func(e endpointRow) error {
 					rows := [][]string{
 						{"id", e.ID},
 						{"url", e.BaseURL},
@@ -132,7 +122,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 						rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
 					}
 					return a.fields(rows)
-				})
+				}))
 		},
 	}
 	sync := &cobra.Command{
@@ -143,12 +133,8 @@ func (a *app) endpointsCommand() *cobra.Command {
 			if len(args) == 1 {
 				path = "/api/capability-router/endpoints/" + url.PathEscape(args[0]) + "/sync"
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodPost, path, nil, &raw); err != nil {
+			if err := a.do(cmd.Context(), http.MethodPost, path, nil, &raw); err != nil {
 				return err
 			}
 			out, err := decode[struct {
@@ -199,23 +185,17 @@ func (a *app) endpointsCommand() *cobra.Command {
 func (a *app) endpointsDecisionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "decisions", Short: "List the last attempts to let modules in, with what was refused and why", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/decisions", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Decisions []trustRow }](raw)
-				if err != nil {
-					return err
+		RunE: shows(a, "/api/capability-router/decisions", func(out struct{ Decisions []trustRow }) error {
+			var rows [][]string
+			for _, r := range out.Decisions {
+				at := when(r.RecordedAt)
+				rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, "-", r.outcome()})
+				for _, d := range r.TrustDecisions {
+					rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
 				}
-				var rows [][]string
-				for _, r := range out.Decisions {
-					at := when(r.RecordedAt)
-					rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, "-", r.outcome()})
-					for _, d := range r.TrustDecisions {
-						rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
-					}
-				}
-				return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows,
-					"no endpoint has been tried yet; connect one with: junctor connect URL")
-			})
-		},
+			}
+			return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows,
+				"no endpoint has been tried yet; connect one with: junctor connect URL")
+		}),
 	}
 }

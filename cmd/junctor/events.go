@@ -51,12 +51,8 @@ exit status is 1 if one of them failed.`,
 				}
 				body["payload"] = input
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodPost, "/api/v1/events/publish", body, &raw); err != nil {
+			if err := a.do(cmd.Context(), http.MethodPost, "/api/v1/events/publish", body, &raw); err != nil {
 				return err
 			}
 			out, err := decode[struct {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,24 +26,18 @@ func (a *app) grantsCommand() *cobra.Command {
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "List grants", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/grants", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Grants []policy.Grant }](raw)
-				if err != nil {
-					return err
+		RunE: shows(a, "/api/v1/grants", func(out struct{ Grants []policy.Grant }) error {
+			var rows [][]string
+			for _, g := range out.Grants {
+				what := g.Action
+				if g.Capability != "" {
+					what = string(g.Capability)
 				}
-				var rows [][]string
-				for _, g := range out.Grants {
-					what := g.Action
-					if g.Capability != "" {
-						what = string(g.Capability)
-					}
-					rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
-				}
-				return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows,
-					"there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
-			})
-		},
+				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
+			}
+			return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows,
+				"there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
+		}),
 	}
 	create := &cobra.Command{
 		Use: "create", Short: "Create a grant", Args: cobra.NoArgs,
@@ -52,20 +45,17 @@ func (a *app) grantsCommand() *cobra.Command {
   junctor grants create --module tools.say --action say.hello
   junctor grants create --module tools.say --permission exec`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/grants", req, func(raw json.RawMessage) error {
-				g, err := decode[struct {
-					policy.Grant
-					Warnings []string
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/grants", req, decoded(func(g struct {
+				policy.Grant
+				Warnings []string
+			},
+			) error {
 				a.printf("grant %s made\n", g.ID)
 				for _, w := range g.Warnings {
 					a.warnf("%s", plainText(w))
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	f := create.Flags()
@@ -83,10 +73,7 @@ func (a *app) grantsCommand() *cobra.Command {
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a grant at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
-				a.printf("revoked %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(args[0]), nil, a.done("revoked %s\n", args[0]))
 		},
 	}
 	return a.group("grants", "Manage grants: what is permitted without asking again", list, create, revoke)

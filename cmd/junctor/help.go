@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -21,9 +22,7 @@ const helpWidth = 100
 func helpOf(c *cobra.Command, groups []commandGroup) string {
 	var b strings.Builder
 	about := c.Long
-	if about == "" {
-		about = c.Short
-	}
+	about = cmp.Or(about, c.Short)
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", strings.TrimRight(about, "\n"), c.UseLine())
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAlso spelled:\n  %s\n", strings.Join(c.Aliases, ", "))

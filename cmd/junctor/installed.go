@@ -44,9 +44,7 @@ func (r *extensionRow) state() string {
 func (a *app) installedCommands() []*cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List installed extensions and whether they may run", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, extensionsPath, nil, a.printExtensions)
-		},
+		RunE: shows(a, extensionsPath, a.printExtensions),
 	}
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show an extension: what it is, what it may do, and its guide", Args: cobra.ExactArgs(1),
@@ -67,7 +65,7 @@ nothing runs and the exit status is 3.`,
 			}
 			return a.install(agree, func(agreed string) error {
 				path := extensionsPath + "/install?force=" + strconv.FormatBool(force) + "&agreed=" + url.QueryEscape(agreed)
-				return a.call(cmd.Context(), http.MethodPost, path, data, a.printInstalled)
+				return a.call(cmd.Context(), http.MethodPost, path, data, decoded(a.printInstalled))
 			})
 		},
 	}
@@ -85,7 +83,7 @@ nothing runs and the exit status is 3.`,
 			address.URL = args[0]
 			return a.install(agree, func(agreed string) error {
 				address.Agreed = agreed
-				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
+				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, decoded(a.printInstalled))
 			})
 		},
 	}
@@ -111,10 +109,7 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 		Use: "disable ID", Short: "Disable an extension: later calls are refused", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := extensionsPath + "/" + url.PathEscape(args[0]) + "/disable?kill=" + strconv.FormatBool(kill)
-			return a.call(cmd.Context(), http.MethodPost, path, nil, func(json.RawMessage) error {
-				a.printf("disabled %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodPost, path, nil, a.done("disabled %s\n", args[0]))
 		},
 	}
 	disable.Flags().BoolVar(&kill, "kill", false, "also end the calls that run now")
@@ -123,10 +118,7 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 		Use: "uninstall ID", Short: "Uninstall an extension with its files and settings", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := extensionsPath + "/" + url.PathEscape(args[0]) + "?keep_work=" + strconv.FormatBool(keep)
-			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
-				a.printf("uninstalled %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, a.done("uninstalled %s\n", args[0]))
 		},
 	}
 	uninstall.Flags().BoolVar(&keep, "keep-work", false, "keep its working folder in extensions/.trash of the home")
@@ -134,12 +126,8 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 		Use: "doctor", Short: "Check installed extensions and say what to do about each fault", Args: cobra.NoArgs,
 		Long: "Check installed extensions and say what to do about each fault. The exit status is 1 if\none is broken.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodGet, extensionsPath+"/doctor", nil, &raw); err != nil {
+			if err := a.do(cmd.Context(), http.MethodGet, extensionsPath+"/doctor", nil, &raw); err != nil {
 				return err
 			}
 			return a.printFindings(raw)
@@ -148,11 +136,7 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 	return []*cobra.Command{list, show, install, fromURL, enable, disable, uninstall, doctor}
 }
 
-func (a *app) printExtensions(raw json.RawMessage) error {
-	out, err := decode[struct{ Extensions []extensionRow }](raw)
-	if err != nil {
-		return err
-	}
+func (a *app) printExtensions(out struct{ Extensions []extensionRow }) error {
 	var rows [][]string
 	for _, x := range out.Extensions {
 		rows = append(rows, []string{x.ID, x.Name, x.state(), x.Version})
@@ -161,15 +145,12 @@ func (a *app) printExtensions(raw json.RawMessage) error {
 		"no extension is installed; install one with: junctor extensions install FILE.zip|DIR")
 }
 
-func (a *app) printInstalled(raw json.RawMessage) error {
-	rec, err := decode[struct {
-		Extension string `json:"extension_id"`
-		Operation string `json:"operation"`
-		Step      string `json:"current_step"`
-	}](raw)
-	if err != nil {
-		return err
-	}
+func (a *app) printInstalled(rec struct {
+	Extension string `json:"extension_id"`
+	Operation string `json:"operation"`
+	Step      string `json:"current_step"`
+},
+) error {
 	if rec.Step == "nothing to do" {
 		a.printf("%s is installed already, just so\n", plainText(rec.Extension))
 		return nil
@@ -239,10 +220,6 @@ func (a *app) printFindings(raw json.RawMessage) error {
 // screenOf requests the consent screen of an extension: its hash, its text, and whether it requires
 // consent.
 func (a *app) screenOf(ctx context.Context, id string, visible []string) (hash, text string, asks bool, err error) {
-	c, err := a.client()
-	if err != nil {
-		return "", "", false, err
-	}
 	path := extensionsPath + "/" + url.PathEscape(id) + "/screen"
 	if len(visible) > 0 {
 		path += "?agent_visible=" + url.QueryEscape(strings.Join(visible, ","))
@@ -254,7 +231,7 @@ func (a *app) screenOf(ctx context.Context, id string, visible []string) (hash, 
 		Text string `json:"text"`
 		Asks bool   `json:"asks"`
 	}
-	err = c.Do(ctx, http.MethodGet, path, nil, &out)
+	err = a.do(ctx, http.MethodGet, path, nil, &out)
 	return out.Screen.TreeHash, out.Text, out.Asks, err
 }
 
@@ -282,22 +259,16 @@ func (a *app) enableExtension(ctx context.Context, id string, yes bool, visible 
 	if len(visible) > 0 {
 		body["agent_visible"] = visible
 	}
-	return a.call(ctx, http.MethodPost, extensionsPath+"/"+url.PathEscape(id)+"/enable", body, func(json.RawMessage) error {
-		a.printf("enabled %s\n", id)
-		return nil
-	})
+	return a.call(ctx, http.MethodPost, extensionsPath+"/"+url.PathEscape(id)+"/enable", body, a.done("enabled %s\n", id))
 }
 
 func (a *app) showExtension(ctx context.Context, id string) error {
-	return a.call(ctx, http.MethodGet, extensionsPath+"/"+url.PathEscape(id), nil, func(raw json.RawMessage) error {
-		x, err := decode[struct {
-			extensionRow
-			Usage   string `json:"usage"`
-			Problem string `json:"problem"`
-		}](raw)
-		if err != nil {
-			return err
-		}
+	return a.call(ctx, http.MethodGet, extensionsPath+"/"+url.PathEscape(id), nil, decoded(func(x struct {
+		extensionRow
+		Usage   string `json:"usage"`
+		Problem string `json:"problem"`
+	},
+	) error {
 		a.printf("%s %s (%s)\n", plainText(x.Name), plainText(x.Version), x.state())
 		if x.Problem != "" {
 			a.printf("problem: %s\n", plainText(x.Problem))
@@ -311,7 +282,7 @@ func (a *app) showExtension(ctx context.Context, id string) error {
 			a.printf("%s\n", plainText(strings.TrimRight(line, "\r\n")))
 		}
 		return nil
-	})
+	}))
 }
 
 // packed returns a package as a zip file: the file's content, or a folder packed after validation.

@@ -147,7 +147,7 @@ func (a *app) printInvoked(raw json.RawMessage, dryRun bool) error {
 		return a.printJSON(raw)
 	}
 	if dryRun {
-		return a.printExplanation(raw)
+		return decoded(a.printExplanation)(raw)
 	}
 	out, err := decode[client.Invoked](raw)
 	if err != nil {
@@ -227,29 +227,26 @@ func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation
 	return nil
 }
 
-func (a *app) printExplanation(raw json.RawMessage) error {
-	out, err := decode[struct {
-		Target   string
-		OK       bool
-		Error    *capability.Error
-		Selected *struct {
-			CapabilityID string `json:"capability_id"`
-			Provider     string
-			Effect       string
-		}
-		Selection *struct {
-			Step      int
-			DecidedBy string `json:"decided_by"`
-		}
-		Decision *struct {
-			Policies []string
-			Consent  string
-		}
-		Text string
-	}](raw)
-	if err != nil {
-		return err
+func (a *app) printExplanation(out struct {
+	Target   string
+	OK       bool
+	Error    *capability.Error
+	Selected *struct {
+		CapabilityID string `json:"capability_id"`
+		Provider     string
+		Effect       string
 	}
+	Selection *struct {
+		Step      int
+		DecidedBy string `json:"decided_by"`
+	}
+	Decision *struct {
+		Policies []string
+		Consent  string
+	}
+	Text string
+},
+) error {
 	if out.Error != nil {
 		a.printf("%s would fail: %s\n", plainText(out.Target), plainText(out.Error.Message))
 	}

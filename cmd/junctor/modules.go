@@ -14,46 +14,38 @@ import (
 func (a *app) modulesCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List modules", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Modules []struct {
-						ID, Extension, Version, Origin, Endpoint string
-						Contributions                            int
-						Trust                                    *router.TrustDecision
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, m := range out.Modules {
-					rows = append(rows, []string{
-						m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions),
-						trustOf(m.Trust),
-					})
-				}
-				return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows,
-					"there are no modules; connect an endpoint with: junctor connect URL")
-			})
+		RunE: shows(a, "/api/v1/modules", func(out struct {
+			Modules []struct {
+				ID, Extension, Version, Origin, Endpoint string
+				Contributions                            int
+				Trust                                    *router.TrustDecision
+			}
 		},
+		) error {
+			var rows [][]string
+			for _, m := range out.Modules {
+				rows = append(rows, []string{
+					m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions),
+					trustOf(m.Trust),
+				})
+			}
+			return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows,
+				"there are no modules; connect an endpoint with: junctor connect URL")
+		}),
 	}
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show a module with its contributions", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					ID, Extension, Name, Version, Origin, Endpoint, Digest string
-					Trust                                                  *router.TrustDecision
-					Contributions                                          []struct {
-						Kind, Member, Description string
-						Policy                    struct{ Effect string }
-						Availability              struct{ State string }
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, decoded(func(out struct {
+				ID, Extension, Name, Version, Origin, Endpoint, Digest string
+				Trust                                                  *router.TrustDecision
+				Contributions                                          []struct {
+					Kind, Member, Description string
+					Policy                    struct{ Effect string }
+					Availability              struct{ State string }
 				}
+			},
+			) error {
 				a.printf("%s (%s) %s from %s %s\n%s\ntrust: %s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin,
 					plainText(out.Endpoint), out.Digest, plainText(trustOf(out.Trust)))
 				var rows [][]string
@@ -61,7 +53,7 @@ func (a *app) modulesCommand() *cobra.Command {
 					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
 				}
 				return a.table([]string{"TARGET", "KIND", "EFFECT", "STATE"}, rows, "the module contributes nothing now")
-			})
+			}))
 		},
 	}
 	return a.group("modules", "Look at modules of every kind", list, show, a.routeCommand())

@@ -308,11 +308,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show how this home's node does", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.askNode(cmd.Context(), http.MethodGet, "/status", nil, func(raw json.RawMessage) error {
-				r, err := decode[noderun.Report](raw)
-				if err != nil {
-					return err
-				}
+			return a.askNode(cmd.Context(), http.MethodGet, "/status", nil, decoded(func(r noderun.Report) error {
 				rows := [][]string{
 					{"id", r.ID},
 					{"gateway", r.Gateway},
@@ -339,7 +335,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 					rows = append(rows, []string{"questions", fmt.Sprintf("%d wait for an answer: junctor node consent list", r.Questions)})
 				}
 				return a.fields(rows)
-			})
+			}))
 		},
 	}
 }
@@ -348,10 +344,7 @@ func (a *app) nodeOrderCommand(verb, short, done string) *cobra.Command {
 	return &cobra.Command{
 		Use: verb, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.askNode(cmd.Context(), http.MethodPost, "/"+verb, nil, func(json.RawMessage) error {
-				a.printf("%s\n", done)
-				return nil
-			})
+			return a.askNode(cmd.Context(), http.MethodPost, "/"+verb, nil, a.done("%s\n", done))
 		},
 	}
 }
@@ -361,20 +354,17 @@ func (a *app) nodeRescanCommand() *cobra.Command {
 		Use: "rescan", Short: "Read the folder of actions again", Args: cobra.NoArgs,
 		Long: "Read the folder of actions again. SIGHUP does the same, away from a terminal.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, func(raw json.RawMessage) error {
-				r, err := decode[struct {
-					Sandbox cmp.Sandbox
-					Actions int
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, decoded(func(r struct {
+				Sandbox cmp.Sandbox
+				Actions int
+			},
+			) error {
 				if r.Sandbox.Error != nil {
 					a.warnf("the folder could not be read whole, and what was there before stays: %s", plainText(*r.Sandbox.Error))
 				}
 				a.printf("%d actions.\n", r.Actions)
 				return nil
-			})
+			}))
 		},
 	}
 }
@@ -383,11 +373,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List what waits for an answer", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.askNode(cmd.Context(), http.MethodGet, "/consent", nil, func(raw json.RawMessage) error {
-				r, err := decode[struct{ Questions []device.Question }](raw)
-				if err != nil {
-					return err
-				}
+			return a.askNode(cmd.Context(), http.MethodGet, "/consent", nil, decoded(func(r struct{ Questions []device.Question }) error {
 				for _, q := range r.Questions {
 					a.printf("%s\n%s\n", plainText(q.RequestID), terminalText(noderun.Text(q)))
 				}
@@ -395,7 +381,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 					a.note("nothing waits for an answer")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	answer := func(verb, short string) *cobra.Command {
@@ -415,10 +401,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 						"junctor node consent list")
 				}
 				return a.askNode(cmd.Context(), http.MethodPost, "/consent/"+args[0], map[string]string{"decision": decision},
-					func(json.RawMessage) error {
-						a.printf("Answered: %s.\n", strings.ReplaceAll(decision, "_", " "))
-						return nil
-					})
+					a.done("Answered: %s.\n", strings.ReplaceAll(decision, "_", " ")))
 			},
 		}
 		if verb == "grant" {

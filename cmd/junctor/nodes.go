@@ -112,20 +112,17 @@ func (a *app) nodesShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NODE", Short: "Show a node: what it is, how it does, what it offers", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/nodes/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
-				n, err := decode[struct {
-					nodeRow
-					CPU     float64 `json:"cpu_usage"`
-					Memory  float64 `json:"memory_usage"`
-					GPU     float64 `json:"gpu_usage"`
-					Details []struct {
-						Name, Description, Effect, Owner string
-						Stream                           bool
-					} `json:"function_details"`
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/nodes/"+url.PathEscape(args[0]), nil, decoded(func(n struct {
+				nodeRow
+				CPU     float64 `json:"cpu_usage"`
+				Memory  float64 `json:"memory_usage"`
+				GPU     float64 `json:"gpu_usage"`
+				Details []struct {
+					Name, Description, Effect, Owner string
+					Stream                           bool
+				} `json:"function_details"`
+			},
+			) error {
 				rows := [][]string{
 					{"id", n.NodeID},
 					{"state", n.Status},
@@ -151,7 +148,7 @@ func (a *app) nodesShowCommand() *cobra.Command {
 					rows = append(rows, []string{"function " + f.Name, strings.TrimPrefix(what+": "+f.Description, ": ")})
 				}
 				return a.fields(rows)
-			})
+			}))
 		},
 	}
 }
@@ -181,10 +178,7 @@ func (a *app) nodesDrainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "drain NODE", Short: "Drain a node: no new calls; it finishes what runs and leaves", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil, func(json.RawMessage) error {
-				a.printf("%s finishes what it has and leaves\n", plainText(args[0]))
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil, a.done("%s finishes what it has and leaves\n", plainText(args[0])))
 		},
 	}
 }
@@ -201,10 +195,7 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 			} else {
 				path += "?forget=true"
 			}
-			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
-				a.printf(said, plainText(args[0]))
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, a.done(said, plainText(args[0])))
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep-credential", false, "end the session only; the node may come back at once")

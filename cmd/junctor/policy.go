@@ -40,23 +40,17 @@ type policyRow = policy.Rule
 func (a *app) policyListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the rules in force", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/policy", nil, func(raw json.RawMessage) error {
-				out, err := decode[policyAnswer](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, r := range out.Rules {
-					rows = append(rows, []string{r.ID, effectOf(r), fmt.Sprintf("%s:%d", r.File, r.Line)})
-				}
-				if err := a.table([]string{"RULE", "EFFECT", "PLACE"}, rows, "no rule is in force, so every call is refused"); err != nil {
-					return err
-				}
-				a.printPolicyFaults(out)
-				return nil
-			})
-		},
+		RunE: shows(a, "/api/v1/policy", func(out policyAnswer) error {
+			var rows [][]string
+			for _, r := range out.Rules {
+				rows = append(rows, []string{r.ID, effectOf(r), fmt.Sprintf("%s:%d", r.File, r.Line)})
+			}
+			if err := a.table([]string{"RULE", "EFFECT", "PLACE"}, rows, "no rule is in force, so every call is refused"); err != nil {
+				return err
+			}
+			a.printPolicyFaults(out)
+			return nil
+		}),
 	}
 }
 
@@ -96,11 +90,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show [RULE]", Short: "Show the text of all rules, or of one", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/policy", nil, func(raw json.RawMessage) error {
-				out, err := decode[policyAnswer](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/policy", nil, decoded(func(out policyAnswer) error {
 				shown := 0
 				for _, r := range out.Rules {
 					if len(args) == 0 || r.ID == args[0] {
@@ -113,7 +103,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 						With("", "see the ids with: junctor policy list")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 }
@@ -127,14 +117,10 @@ func (a *app) policyCheckCommand() *cobra.Command {
 				return capability.Errorf(capability.CodeInvalidInput, "policy.check", "%s cannot be read: %s", args[0], err)
 			}
 			body := map[string]string{"name": filepath.Base(args[0]), "text": string(text)}
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/check", body, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Rules []policyRow }](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/check", body, decoded(func(out struct{ Rules []policyRow }) error {
 				a.printf("%s can be used: %d %s\n", args[0], len(out.Rules), counted(len(out.Rules), "rule", "rules"))
 				return nil
-			})
+			}))
 		},
 	}
 }
@@ -154,17 +140,14 @@ which rule decides. TOOL is SERVER/TOOL, a canonical action, or a capability id.
 				}
 				body["input"] = json.RawMessage(args[1])
 			}
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/test", body, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Results []struct {
-						Tool, Provider, Decision, Because string
-						Rules                             []policyRow
-						InputError                        string `json:"input_error"`
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/test", body, decoded(func(out struct {
+				Results []struct {
+					Tool, Provider, Decision, Because string
+					Rules                             []policyRow
+					InputError                        string `json:"input_error"`
 				}
+			},
+			) error {
 				for _, r := range out.Results {
 					a.printf("%-5s  %s on %s: %s\n", r.Decision, plainText(r.Tool), plainText(r.Provider), plainText(reasonOf(r.Rules, r.Because)))
 					if r.InputError != "" {
@@ -172,7 +155,7 @@ which rule decides. TOOL is SERVER/TOOL, a canonical action, or a capability id.
 					}
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	c.Flags().StringVar(&as, "as", "", "`PRINCIPAL` the principal that calls, such as agent:local-agent (see junctor tokens list)")
@@ -244,11 +227,7 @@ func (a *app) changePolicy(cmd *cobra.Command, change policy.Change, dry bool) e
 		policy.Change
 		DryRun bool `json:"dry_run,omitempty"`
 	}{change, dry}
-	return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/changes", body, func(raw json.RawMessage) error {
-		done, err := decode[policyfiles.Changed](raw)
-		if err != nil {
-			return err
-		}
+	return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/changes", body, decoded(func(done policyfiles.Changed) error {
 		switch {
 		case done.Before == done.After:
 			a.printf("nothing to change: %s already says so\n", done.File)
@@ -259,7 +238,7 @@ func (a *app) changePolicy(cmd *cobra.Command, change policy.Change, dry bool) e
 			a.printf("%s policy/%s:\n\n%s\n", map[bool]string{true: "would write to", false: "written to"}[dry], done.File, plainLines(done.Rule))
 		}
 		return nil
-	})
+	}))
 }
 
 func (a *app) toolsCommand() *cobra.Command {
@@ -271,17 +250,14 @@ tools/list shows it, its provider, and whether a call is allowed, needs an appro
 or is refused (deny), with the rule that decides.`,
 		Example: "  junctor tools list --as agent:local-agent",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tools?as="+url.QueryEscape(as), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Listed, Deferred int
-					Tools            []struct {
-						Name, Tool, Provider, Decision, Because string
-						Rules                                   []policyRow
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tools?as="+url.QueryEscape(as), nil, decoded(func(out struct {
+				Listed, Deferred int
+				Tools            []struct {
+					Name, Tool, Provider, Decision, Because string
+					Rules                                   []policyRow
 				}
+			},
+			) error {
 				var rows [][]string
 				for _, t := range out.Tools {
 					rows = append(rows, []string{t.Tool, dash(t.Name), t.Decision, reasonOf(t.Rules, t.Because)})
@@ -294,7 +270,7 @@ or is refused (deny), with the rule that decides.`,
 					a.printf("%d more are found with catalog_search; mcp.exposure in config.yaml changes this\n", out.Deferred)
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	list.Flags().StringVar(&as, "as", "", "`PRINCIPAL` whose list and decisions to show, such as agent:local-agent; yours if not given")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -60,9 +61,7 @@ report is written whole and sound or not at all.`,
 			if cmd.Flags().Changed("allowed-module") {
 				target.modules = allowed
 			}
-			if dir == "" {
-				dir = a.env(livereport.DirVariable)
-			}
+			dir = cmp.Or(dir, a.env(livereport.DirVariable))
 			switch {
 			case dir == "":
 				return capability.Errorf(capability.CodeInvalidInput, "", "--dir must name the folder of the report, or %s", livereport.DirVariable)
@@ -106,9 +105,7 @@ func (a *app) liveTarget(provider string) (liveTarget, error) {
 	}
 	get := func(short string) string { return strings.TrimSpace(a.env(liveVariable(provider) + short)) }
 	out := liveTarget{provider: provider, id: get("ENDPOINT_ID"), url: get("URL"), token: secret.New(get("TOKEN"))}
-	if out.id == "" {
-		out.id = provider + "-live-capability"
-	}
+	out.id = cmp.Or(out.id, provider+"-live-capability")
 	for part := range strings.SplitSeq(get("MODULES"), ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			out.modules = append(out.modules, part)

@@ -154,7 +154,7 @@ func (a *app) printRoute(resp *http.Response, body []byte) error {
 			return err
 		}
 	} else if len(body) > 0 {
-		a.printf("%s\n", strings.TrimRight(clean(indentJSON(resp, body)), "\n"))
+		a.printf("%s\n", strings.TrimRight(terminalText(indentJSON(resp, body)), "\n"))
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices && !a.json {
 		a.warnf("the module answered with status %d %s", resp.StatusCode, plainText(resp.Header.Get("Location")))
@@ -170,13 +170,4 @@ func indentJSON(resp *http.Response, body []byte) string {
 		return string(body)
 	}
 	return indent(body)
-}
-
-// clean applies plainText to each line of a text.
-func clean(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = plainText(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }

@@ -55,15 +55,11 @@ func (a *app) box() (*sandbox.Box, error) {
 // serversReport requests the report of the running server, because the confinement depends on its
 // user and settings. fresh requests a new self-test.
 func (a *app) serversReport(ctx context.Context, fresh bool) (report sandbox.Report, err error) {
-	c, err := a.client()
-	if err != nil {
-		return report, capability.Wrap(capability.CodeUnavailable, "sandbox", "no server runs", err)
-	}
 	method, path := http.MethodGet, "/api/v1/sandbox"
 	if fresh {
 		method, path = http.MethodPost, path+"/selftest"
 	}
-	return report, c.Do(ctx, method, path, nil, &report)
+	return report, a.do(ctx, method, path, nil, &report)
 }
 
 // showSandbox prints the report of the server or, if none runs, that of ask. It returns exit status

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,41 +42,30 @@ func (a *app) secretsCommand() *cobra.Command {
 				return capability.Errorf(capability.CodeTooLarge, "", "a secret is at most %d bytes", limit)
 			}
 			value = []byte(strings.TrimRight(string(value), "\r\n"))
-			return a.call(cmd.Context(), http.MethodPut, "/api/v1/secrets/"+url.PathEscape(args[0]), value, func(json.RawMessage) error {
-				a.printf("kept %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodPut, "/api/v1/secrets/"+url.PathEscape(args[0]), value, a.done("kept %s\n", args[0]))
 		},
 	}
 	set.Flags().StringVar(&file, "from-file", "", "`FILE` file to read the value from; - is standard input (default -)")
 	list := &cobra.Command{
 		Use: "list", Short: "List the names of secrets, never their values", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/secrets", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Secrets []struct {
-						Name    string
-						Updated time.Time
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, s := range out.Secrets {
-					rows = append(rows, []string{s.Name, when(s.Updated)})
-				}
-				return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
-			})
+		RunE: shows(a, "/api/v1/secrets", func(out struct {
+			Secrets []struct {
+				Name    string
+				Updated time.Time
+			}
 		},
+		) error {
+			var rows [][]string
+			for _, s := range out.Secrets {
+				rows = append(rows, []string{s.Name, when(s.Updated)})
+			}
+			return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
+		}),
 	}
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
-				a.printf("removed %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, a.done("removed %s\n", args[0]))
 		},
 	}
 	return a.group("secrets", "Manage secrets: values that others refer to by name, never shown", set, list, remove)

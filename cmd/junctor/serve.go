@@ -1,16 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -66,9 +66,7 @@ which is removed at the end, and a free port.`,
 // loadConfig merges the layers of the configuration. Faults are invalid_input.
 func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config, error) {
 	required := file != ""
-	if file == "" {
-		file = filepath.Join(home, "config.yaml")
-	}
+	file = cmp.Or(file, filepath.Join(home, "config.yaml"))
 	cfg, err := config.Load(home, file, required, a.environ, flags, programs.Configurable())
 	if err != nil {
 		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("",
@@ -113,15 +111,9 @@ func (a *app) printReady(line server.ReadyLine) error {
 
 // replaceFile replaces a file by a rename, so that other processes never read an incomplete file.
 func replaceFile(name string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
-	if err != nil {
+	if err := hostfs.WriteFile(name, data); err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("",
 			"name a file in a folder that is there and that you may write to")
 	}
-	defer os.Remove(tmp.Name()) // fails after the rename
-	_, err = tmp.Write(data)
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
+	return nil
 }

@@ -77,12 +77,8 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if err := a.ensureServer(ctx); err != nil {
 		return err
 	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
 	var listed struct{ Clients []setupserve.Status }
-	if err := c.Do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
+	if err := a.do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
 		return err
 	}
 	for _, name := range o.clients {
@@ -228,12 +224,8 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 }
 
 func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.Result, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
 	var done setupserve.Result
-	if err := c.Do(ctx, http.MethodDelete, "/api/v1/clients/"+url.PathEscape(s.Name), nil, &done); err != nil {
+	if err := a.do(ctx, http.MethodDelete, "/api/v1/clients/"+url.PathEscape(s.Name), nil, &done); err != nil {
 		return nil, err
 	}
 	if !a.json {
@@ -243,11 +235,7 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.
 }
 
 func (a *app) connectClient(ctx context.Context, name string, req setupserve.Request) (done setupserve.Result, err error) {
-	c, err := a.client()
-	if err != nil {
-		return done, err
-	}
-	return done, c.Do(ctx, http.MethodPost, "/api/v1/clients/"+url.PathEscape(name), req, &done)
+	return done, a.do(ctx, http.MethodPost, "/api/v1/clients/"+url.PathEscape(name), req, &done)
 }
 
 // ask prints a question and returns the line that the user types.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,18 +23,15 @@ func (a *app) tokensCommand() *cobra.Command {
 		Example: `  junctor tokens create --role agent --name helper --expires 720h
   junctor tokens create --role operator --name alice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/tokens", req, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					policy.Token
-					Value string `json:"token"`
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/tokens", req, decoded(func(out struct {
+				policy.Token
+				Value string `json:"token"`
+			},
+			) error {
 				fmt.Fprintf(a.stderr, "token %s for %s (%s), shown this once:\n", out.ID, out.Name, out.Role)
 				a.printf("%s\n", out.Value)
 				return nil
-			})
+			}))
 		},
 	}
 	f := create.Flags()
@@ -47,28 +43,19 @@ func (a *app) tokensCommand() *cobra.Command {
 	_ = create.MarkFlagRequired("role")
 	list := &cobra.Command{
 		Use: "list", Short: "List tokens, never their values", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tokens", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Tokens []policy.Token }](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, t := range out.Tokens {
-					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
-				}
-				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows,
-					"there are no tokens; create one with: junctor tokens create --role ROLE")
-			})
-		},
+		RunE: shows(a, "/api/v1/tokens", func(out struct{ Tokens []policy.Token }) error {
+			var rows [][]string
+			for _, t := range out.Tokens {
+				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
+			}
+			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows,
+				"there are no tokens; create one with: junctor tokens create --role ROLE")
+		}),
 	}
 	revoke := &cobra.Command{
 		Use: "revoke ID|NAME", Short: "Revoke a token at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/tokens/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
-				a.printf("revoked %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/tokens/"+url.PathEscape(args[0]), nil, a.done("revoked %s\n", args[0]))
 		},
 	}
 	return a.group("tokens", "Manage tokens: who may call, in which role", create, list, revoke)

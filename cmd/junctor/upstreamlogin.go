@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -108,14 +107,10 @@ func (a *app) login(ctx context.Context, name string, port int) error {
 	if err != nil {
 		return err
 	}
-	return a.call(ctx, http.MethodPost, path, map[string]string{"answer": query}, func(raw json.RawMessage) error {
-		out, err := decode[struct{ Upstream upstreamRow }](raw)
-		if err != nil {
-			return err
-		}
+	return a.call(ctx, http.MethodPost, path, map[string]string{"answer": query}, decoded(func(out struct{ Upstream upstreamRow }) error {
 		a.printf("logged in to %s: %s\n", plainText(name), out.Upstream.counted())
 		return nil
-	})
+	}))
 }
 
 // awaitCallback serves the redirect address until a request with this state arrives, and returns its

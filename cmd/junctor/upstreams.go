@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,9 +68,7 @@ func (u *upstreamRow) confined() string {
 	switch u.Confinement {
 	case "sandbox":
 		tier := u.Tier
-		if tier == "" {
-			tier = "confined"
-		}
+		tier = cmp.Or(tier, "confined")
 		return tier + ", network " + strings.Join(u.Network, ",")
 	case "none":
 		return "unconfined"
@@ -112,50 +111,37 @@ func upstreamPath(name, verb string) string {
 func (a *app) upstreamsCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List upstreams and their states", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, upstreamsPath, nil, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Upstreams []upstreamRow }](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, u := range out.Upstreams {
-					rows = append(rows, []string{
-						u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
-						fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
-					})
-				}
-				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "CONFINED", "TARGET", "REASON"}, rows,
-					"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
-			})
-		},
+		RunE: shows(a, upstreamsPath, func(out struct{ Upstreams []upstreamRow }) error {
+			var rows [][]string
+			for _, u := range out.Upstreams {
+				rows = append(rows, []string{
+					u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
+					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
+				})
+			}
+			return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "CONFINED", "TARGET", "REASON"}, rows,
+				"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
+		}),
 	}
 	show := &cobra.Command{
 		Use: "show NAME", Short: "Show an upstream: its state, its definitions, what was dropped and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], ""), nil, a.printUpstream)
+			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], ""), nil, decoded(a.printUpstream))
 		},
 	}
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "Remove an upstream, with what was approved", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, upstreamPath(args[0], ""), nil, func(json.RawMessage) error {
-				a.printf("removed %s\n", plainText(args[0]))
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, upstreamPath(args[0], ""), nil, a.done("removed %s\n", plainText(args[0])))
 		},
 	}
 	restart := &cobra.Command{
 		Use: "restart NAME", Short: "Connect an upstream anew, also one that was given up", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/restart"), nil, func(raw json.RawMessage) error {
-				u, err := decode[upstreamRow](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/restart"), nil, decoded(func(u upstreamRow) error {
 				a.printf("%s is %s: %s\n", plainText(u.Name), u.State, u.counted())
 				return nil
-			})
+			}))
 		},
 	}
 	sample := &cobra.Command{
@@ -169,11 +155,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		a.upstreamsLogsCommand(), restart, sample)
 }
 
-func (a *app) printUpstream(raw json.RawMessage) error {
-	u, err := decode[upstreamRow](raw)
-	if err != nil {
-		return err
-	}
+func (a *app) printUpstream(u upstreamRow) error {
 	rows := [][]string{
 		{"name", u.Name},
 		{"target", u.target()},
@@ -243,18 +225,15 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 		Example: `  junctor upstreams diff files
   junctor upstreams approve files read_file`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], "/diff"), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Definitions []struct {
-						Kind, Name, State string
-						Changes           []struct{ Path, Old, New string }
-						Advice            []string
-						More              int
-					}
-				}](raw)
-				if err != nil {
-					return err
+			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], "/diff"), nil, decoded(func(out struct {
+				Definitions []struct {
+					Kind, Name, State string
+					Changes           []struct{ Path, Old, New string }
+					Advice            []string
+					More              int
 				}
+			},
+			) error {
 				for _, d := range out.Definitions {
 					a.printf("%s %s (%s)\n", plainText(d.Kind), plainText(d.Name), d.State)
 					for _, c := range d.Changes {
@@ -276,7 +255,7 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 					a.note("nothing waits for an approval")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 }
@@ -292,13 +271,10 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 			if len(args) == 2 {
 				body["name"] = args[1]
 			}
-			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/approve"), body, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Approved []struct{ Kind, Name, Was string }
-				}](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/approve"), body, decoded(func(out struct {
+				Approved []struct{ Kind, Name, Was string }
+			},
+			) error {
 				for _, d := range out.Approved {
 					a.printf("approved %s %s, which was %s\n", plainText(d.Kind), plainText(d.Name), d.Was)
 				}
@@ -306,7 +282,7 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 					a.note("nothing waits for an approval")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "", "`KIND` only this kind: tool, prompt, resource or resource-template")

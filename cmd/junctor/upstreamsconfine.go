@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -59,17 +58,13 @@ If the program does not start like this, the upstream stays as it was.`,
 			if err := o.record(body); err != nil {
 				return err
 			}
-			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/confine"), body, func(raw json.RawMessage) error {
-				u, err := decode[upstreamRow](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/confine"), body, decoded(func(u upstreamRow) error {
 				a.printf("%s is confined (%s): %s\n", plainText(u.Name), u.confined(), u.counted())
 				for _, path := range u.Unseen {
 					a.warnf("it cannot see %s", plainText(path))
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	o.add(c)

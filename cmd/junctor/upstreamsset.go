@@ -96,17 +96,13 @@ stores the last 1,000 lines until it ends, also of an upstream that could not be
 			if follow {
 				return a.followLogs(cmd.Context(), args[0], path)
 			}
-			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
-				out, err := decode[upstreamLogs](raw)
-				if err != nil {
-					return err
-				}
+			return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(func(out upstreamLogs) error {
 				a.printLogs(out)
 				if len(out.Lines) == 0 {
 					a.note("nothing was written")
 				}
 				return nil
-			})
+			}))
 		},
 	}
 	c.Flags().UintVarP(&lines, "lines", "n", 100, "`NUMBER` show at most this many of the last lines; 0 for all")
@@ -125,15 +121,11 @@ const logPollInterval = time.Second
 
 // followLogs prints the lines of a log as they are written, until ctx ends.
 func (a *app) followLogs(ctx context.Context, name, path string) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
 	ticker := time.NewTicker(logPollInterval)
 	defer ticker.Stop()
 	for {
 		var out struct{ Lines []json.RawMessage }
-		if err := c.Do(ctx, http.MethodGet, path, nil, &out); err != nil {
+		if err := a.do(ctx, http.MethodGet, path, nil, &out); err != nil {
 			return err
 		}
 		for _, raw := range out.Lines {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -146,9 +147,7 @@ func (a *app) printUpstreamTools(ctx context.Context, c *client.Client, name str
 			reads++
 		}
 		decision, because, _ := strings.Cut(decisions[name+"/"+d.Name], "\x00")
-		if decision == "" {
-			decision = d.State
-		}
+		decision = cmp.Or(decision, d.State)
 		counts[decision]++
 		rows = append(rows, []string{name + "/" + d.Name, declared(d.Declares), decision, dash(because)})
 	}

@@ -20,20 +20,14 @@ func (a *app) workspacesCommand() *cobra.Command {
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "List workspaces", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, workspacePath, nil, func(raw json.RawMessage) error {
-				list, err := decode[[]row](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, w := range list {
-					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
-				}
-				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows,
-					"no workspace exists; create one with: junctor workspaces create REPO")
-			})
-		},
+		RunE: shows(a, workspacePath, func(list []row) error {
+			var rows [][]string
+			for _, w := range list {
+				rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
+			}
+			return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows,
+				"no workspace exists; create one with: junctor workspaces create REPO")
+		}),
 	}
 	var base, branch, parent string
 	create := &cobra.Command{
@@ -81,20 +75,17 @@ branch beside that workspace, which shares its clone, and no REPO is given.`,
 				body["skipPR"] = true
 			}
 			return a.call(cmd.Context(), http.MethodPost, workspacePath+"/"+url.PathEscape(args[0])+"/finalize", body,
-				func(raw json.RawMessage) error {
-					out, err := decode[struct {
-						Text string
-						Pull *struct{ URL string }
-					}](raw)
-					if err != nil {
-						return err
-					}
+				decoded(func(out struct {
+					Text string
+					Pull *struct{ URL string }
+				},
+				) error {
 					a.printf("%s\n", plainText(out.Text))
 					if out.Pull != nil {
 						a.printf("%s\n", plainText(out.Pull.URL))
 					}
 					return nil
-				})
+				}))
 		},
 	}
 	finalize.Flags().StringVar(&message, "message", "", "`TEXT` message of the commit")
@@ -111,10 +102,7 @@ branch beside that workspace, which shares its clone, and no REPO is given.`,
 			if force {
 				path += "?force=true"
 			}
-			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
-				a.printf("%s is removed\n", plainText(args[0]))
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, a.done("%s is removed\n", plainText(args[0])))
 		},
 	}
 	remove.Flags().BoolVar(&force, "force", false, "also when work would be lost")

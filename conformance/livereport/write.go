@@ -1,6 +1,7 @@
 package livereport
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -270,9 +271,7 @@ func URLHash(raw string) (string, error) {
 		host += ":" + port
 	}
 	path := strings.TrimRight(u.EscapedPath(), "/")
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	sum := sha256.Sum256(fmt.Append(nil, u.Scheme, "://", host, path))
 	return hex.EncodeToString(sum[:]), nil
 }

@@ -121,21 +121,7 @@ func (f *folder) save(who identity) error {
 	if err != nil {
 		return err
 	}
-	return f.write("state.json", append(data, '\n'))
-}
-
-// write creates or replaces a file atomically.
-func (f *folder) write(name string, data []byte) error {
-	tmp, err := os.CreateTemp(f.dir, "."+name+"-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // gone already when the rename has happened
-	_, err = tmp.Write(data)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), filepath.Join(f.dir, name))
+	return hostfs.WriteFile(filepath.Join(f.dir, "state.json"), append(data, '\n'))
 }
 
 // key returns the node's key, and creates it if it does not exist.
@@ -145,7 +131,7 @@ func (f *folder) key() (messaging.Key, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		seed, key, err := natsdial.NewKey()
 		if err == nil {
-			err = f.write("key", []byte(seed.Reveal()+"\n"))
+			err = hostfs.WriteFile(path, []byte(seed.Reveal()+"\n"))
 		}
 		if err != nil {
 			return key, capability.Wrap(capability.CodeFailed, "node.open", "the node's key cannot be kept", err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,9 +156,7 @@ func foreignFile(environ []string, programs []Program) (*foreignSays, string, er
 		return said, "", err
 	}
 	if path == "" {
-		if namespace == "" {
-			namespace = "eliza"
-		}
+		namespace = cmp.Or(namespace, "eliza")
 		if namespace != filepath.Base(namespace) || namespace == ".." {
 			return nil, "", errors.New("environment: ELIZA_NAMESPACE is not the name of a folder")
 		}

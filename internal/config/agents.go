@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (a *Agents) check(programs []Program) error {
 			}
 		}
 	}
-	for _, err := range []error{
+	if err := cmp.Or(
 		oneOf("agents.strategy", a.Strategy, "fixed", "ranked"),
 		oneOf("agents.preset", a.Preset, "", "readonly", "standard", "permissive", "autonomous"),
 		oneOf("agents.credentials", a.Credentials, "", "subscription", "api_keys", "cloud"),
@@ -133,10 +134,8 @@ func (a *Agents) check(programs []Program) error {
 		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200),
 		within("agents.validator_retries", a.ValidatorRetries, 0, maxRetries),
 		positive("agents.scratch_ttl", a.ScratchTTL), positive("agents.workspace_ttl", a.WorkspaceTTL),
-	} {
-		if err != nil {
-			return err
-		}
+	); err != nil {
+		return err
 	}
 	switch {
 	case a.IdleTimeout < 0:
@@ -195,8 +194,8 @@ func within(key string, n, least, most int) error {
 	return nil
 }
 
-func positive(key string, d time.Duration) error {
-	if d <= 0 {
+func positive[T ~int | ~int64](key string, v T) error {
+	if v <= 0 {
 		return fmt.Errorf("%s: must be more than 0", key)
 	}
 	return nil

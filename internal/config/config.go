@@ -5,6 +5,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -226,35 +228,8 @@ func (c *Config) Validate() error {
 	if !c.InsecurePlainHTTP && !isLoopback(host) {
 		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
 	}
-	if err := c.MCP.check(); err != nil {
+	if err := cmp.Or(c.MCP.check(), c.OAuth.check(), c.Agents.check(c.Programs), c.Upstreams.validate(), c.Sandbox.validate()); err != nil {
 		return err
-	}
-	if err := c.OAuth.check(); err != nil {
-		return err
-	}
-	if err := c.Agents.check(c.Programs); err != nil {
-		return err
-	}
-	if err := c.Upstreams.validate(); err != nil {
-		return err
-	}
-	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {
-		return err
-	}
-	for _, layer := range c.Sandbox.Off {
-		if err := oneOf("sandbox.off", layer, sandbox.Switchable()...); err != nil {
-			return err
-		}
-	}
-	for _, text := range c.Sandbox.Addresses {
-		if _, err := netip.ParsePrefix(text); err != nil {
-			return fmt.Errorf("sandbox.allow_addresses: %q is not a range of addresses such as 10.1.0.0/16", text)
-		}
-	}
-	for _, text := range c.Sandbox.Confirm {
-		if _, err := regexp.Compile(text); err != nil {
-			return fmt.Errorf("sandbox.confirm: %q is not a regular expression: %w", text, err)
-		}
 	}
 	for name, n := range map[string]int{
 		"calls_per_minute": c.Extensions.CallsPerMinute, "burst": c.Extensions.Burst, "max_concurrent": c.Extensions.MaxConcurrent,
@@ -264,25 +239,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := c.Model.validate(); err != nil {
-		return err
-	}
-	if err := c.Agent.validate(c.MCP.Views); err != nil {
-		return err
-	}
-	if err := c.NATS.validate(); err != nil {
-		return err
-	}
-	if err := c.Approvals.validate(); err != nil {
-		return err
-	}
-	if err := c.Gateway.validate(); err != nil {
-		return err
-	}
-	if err := c.Node.validate(); err != nil {
-		return err
-	}
-	if err := c.Host.validate(c.Node.Development); err != nil {
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.Gateway.validate(), c.Node.validate(),
+		c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}
 	if c.Store.URL != "" {
@@ -298,19 +256,13 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("public_url: %q is not an http or https URL without credentials", c.PublicURL)
 		}
 	}
-	if err := oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"); err != nil {
-		return err
-	}
-	if err := oneOf("log.format", c.Log.Format, "text", "json"); err != nil {
-		return err
-	}
-	if err := oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"); err != nil {
-		return err
-	}
-	if err := oneOf("console.verify", c.Console.Verify, "code", "off"); err != nil {
-		return err
-	}
-	if err := oneOf("audit.level", c.Audit.Level, "debug", "info"); err != nil {
+	if err := cmp.Or(
+		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
+		oneOf("log.format", c.Log.Format, "text", "json"),
+		oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"),
+		oneOf("console.verify", c.Console.Verify, "code", "off"),
+		oneOf("audit.level", c.Audit.Level, "debug", "info"),
+	); err != nil {
 		return err
 	}
 	seen := make(map[string]bool)
@@ -330,37 +282,44 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("%s.path: %s is not a directory", at, r.Path)
 		}
 	}
-	for _, d := range []struct {
-		key string
-		v   time.Duration
-	}{
-		{"limits.call_timeout", c.Limits.CallTimeout},
-		{"limits.endpoint_timeout", c.Limits.EndpointTimeout},
-		{"limits.max_timeout", c.Limits.MaxTimeout},
-		{"router.sync_interval", c.Router.SyncInterval},
-		{"audit.slow_after", c.Audit.SlowAfter},
-	} {
-		if d.v <= 0 {
-			return fmt.Errorf("%s: must be more than 0", d.key)
-		}
+	if err := cmp.Or(
+		positive("limits.call_timeout", c.Limits.CallTimeout),
+		positive("limits.endpoint_timeout", c.Limits.EndpointTimeout),
+		positive("limits.max_timeout", c.Limits.MaxTimeout),
+		positive("router.sync_interval", c.Router.SyncInterval),
+		positive("audit.slow_after", c.Audit.SlowAfter),
+	); err != nil {
+		return err
 	}
 	if c.Audit.Retention < 0 {
 		return fmt.Errorf("audit.retention: must not be negative")
 	}
-	if err := c.Router.validate(); err != nil {
+	return cmp.Or(
+		c.Router.validate(),
+		positive("limits.request_body", c.Limits.RequestBody),
+		positive("limits.result", c.Limits.Result),
+		positive("limits.endpoint_answer", c.Limits.EndpointAnswer),
+		positive("limits.per_provider", c.Limits.PerProvider),
+	)
+}
+
+func (s Sandbox) validate() error {
+	if err := oneOf("sandbox.min_tier", s.MinTier, "", "T1", "T2", "T3"); err != nil {
 		return err
 	}
-	for _, n := range []struct {
-		key string
-		v   int64
-	}{
-		{"limits.request_body", int64(c.Limits.RequestBody)},
-		{"limits.result", int64(c.Limits.Result)},
-		{"limits.endpoint_answer", int64(c.Limits.EndpointAnswer)},
-		{"limits.per_provider", int64(c.Limits.PerProvider)},
-	} {
-		if n.v <= 0 {
-			return fmt.Errorf("%s: must be more than 0", n.key)
+	for _, layer := range s.Off {
+		if err := oneOf("sandbox.off", layer, sandbox.Switchable()...); err != nil {
+			return err
+		}
+	}
+	for _, text := range s.Addresses {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("sandbox.allow_addresses: %q is not a range of addresses such as 10.1.0.0/16", text)
+		}
+	}
+	for _, text := range s.Confirm {
+		if _, err := regexp.Compile(text); err != nil {
+			return fmt.Errorf("sandbox.confirm: %q is not a regular expression: %w", text, err)
 		}
 	}
 	return nil
@@ -386,10 +345,8 @@ func (n NATS) validate() error {
 }
 
 func oneOf(key, v string, allowed ...string) error {
-	for _, a := range allowed {
-		if v == a {
-			return nil
-		}
+	if slices.Contains(allowed, v) {
+		return nil
 	}
 	return fmt.Errorf("%s: %q must be one of %s", key, v, strings.Join(allowed, ", "))
 }

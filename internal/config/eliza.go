@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -116,10 +117,10 @@ func ElizaVars(said map[string]string) (Eliza, error) {
 		}
 		timeout = time.Duration(ms) * time.Millisecond
 	}
-	if text := firstOf(get("URL"), older("URL")); text != "" {
+	if text := cmp.Or(get("URL"), older("URL")); text != "" {
 		out.Endpoints = append(out.Endpoints, ElizaEndpoint{
 			ID: "primary", BaseURL: text,
-			Token: secret.New(firstOf(get("TOKEN"), older("TOKEN"))),
+			Token: secret.New(cmp.Or(get("TOKEN"), older("TOKEN"))),
 		})
 	}
 	list, err := elizaList(get("URLS"), get("TOKEN"))
@@ -140,13 +141,6 @@ func ElizaVars(said map[string]string) (Eliza, error) {
 		return out, err
 	}
 	return out, out.trust(get("TRUST_POLICY"))
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func elizaFlag(text string) (on, known bool) {
@@ -186,8 +180,8 @@ func elizaAudit(text string) ([]byte, error) {
 func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	add := func(id, url, own string) {
 		list = append(list, ElizaEndpoint{
-			ID: firstOf(id, fmt.Sprintf("remote-%d", len(list)+1)), BaseURL: url,
-			Token: secret.New(firstOf(own, token)),
+			ID: cmp.Or(id, fmt.Sprintf("remote-%d", len(list)+1)), BaseURL: url,
+			Token: secret.New(cmp.Or(own, token)),
 		})
 	}
 	if !strings.HasPrefix(text, "[") {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -85,9 +86,7 @@ type answer struct {
 func (a *answer) Header() http.Header { return a.header }
 
 func (a *answer) WriteHeader(code int) {
-	if a.code == 0 {
-		a.code = code
-	}
+	a.code = cmp.Or(a.code, code)
 }
 
 func (a *answer) Write(data []byte) (int, error) {

@@ -6,6 +6,7 @@ package extensions
 // no side effects; Service.changed builds a new table after each change.
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -149,9 +150,7 @@ func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, v
 	if out.Script, out.SHA256 = a.Script, a.ScriptSHA256; a.Runner == "exec.entrypoint" {
 		out.Script = a.Entrypoint
 	}
-	if out.Confirm == "" {
-		out.Confirm = c.Confirm
-	}
+	out.Confirm = cmp.Or(out.Confirm, c.Confirm)
 	if out.Timeout == 0 { // a timeout of the call takes precedence; the engine applies it
 		out.Timeout = seconds(p.Manifest.Limits.TimeoutSec)
 	}

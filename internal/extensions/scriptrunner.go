@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,23 +26,8 @@ import (
 // with runtime python reach it.
 func newScripts(box *sandbox.Box) *script.Executor {
 	return script.New(worker.New(worker.Config{
-		Walls: box, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: systemPython(),
+		Walls: box, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: worker.SystemPython(),
 	}))
-}
-
-// systemPython returns the path of a Python interpreter below /usr, which programs in
-// the sandbox can see, or "".
-func systemPython() string {
-	for _, dir := range []string{"/usr/bin", "/usr/local/bin"} {
-		path, err := filepath.EvalSymlinks(filepath.Join(dir, "python3"))
-		if err != nil || !strings.HasPrefix(path, "/usr/") {
-			continue
-		}
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-			return path
-		}
-	}
-	return ""
 }
 
 // scriptRunner runs script.js, script.wasm, exec.script and the handlers of runtime python.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -32,9 +33,7 @@ func NewFunctionSource(functions ...Function) *FunctionSource {
 			name += "." + string(c.Action)
 		}
 		c.Member = capability.Member{Module: CoreExtension, Kind: "function", Name: name}
-		if c.Availability.State == "" {
-			c.Availability.State = capability.StateReady
-		}
+		c.Availability.State = cmp.Or(c.Availability.State, capability.StateReady)
 		m.Contributions = append(m.Contributions, c)
 		p := providers[c.Provider]
 		if p == nil {
@@ -83,9 +82,7 @@ func FunctionsOf(as capability.Contribution, functions ...host.Function) []Funct
 	for _, f := range functions {
 		c := as
 		c.Action, c.Effect, c.Permissions, c.Timeout = f.Action, f.Effect, f.Permissions, f.Timeout
-		if c.ID == "" {
-			c.ID = f.ID
-		}
+		c.ID = cmp.Or(c.ID, f.ID)
 		if f.Unavailable != "" {
 			c.Availability = capability.Availability{State: capability.StateUnconfigured, Reason: f.Unavailable}
 		}

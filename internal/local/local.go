@@ -6,6 +6,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -88,12 +89,8 @@ func contribution(f host.Function) capability.Contribution {
 	if !known {
 		return c
 	}
-	if c.Title == "" {
-		c.Title = row.Title
-	}
-	if c.Description == "" {
-		c.Description = row.Description
-	}
+	c.Title = cmp.Or(c.Title, row.Title)
+	c.Description = cmp.Or(c.Description, row.Description)
 	if c.Effect == "" || !c.Effect.AtLeast(row.Effect) { // a function cannot declare a weaker effect
 		c.Effect = row.Effect
 	}

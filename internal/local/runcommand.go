@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ type CommandConfig struct {
 // the command accesses may not. Despite the name on the wire, no pseudo-terminal is
 // involved.
 func CommandFunctions(cfg CommandConfig) []host.Function {
-	if cfg.Shell == "" {
-		cfg.Shell = "/bin/sh"
-	}
+	cfg.Shell = cmp.Or(cfg.Shell, "/bin/sh")
 	t := &terminal{cfg}
 	unavailable := ""
 	switch {

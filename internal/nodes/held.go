@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -39,9 +40,7 @@ func (s *Service) invokeHeld(ctx context.Context, c tasks.HeldCall) (json.RawMes
 		return nil, "", err
 	}
 	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = s.cfg.Limits.CallTimeout
-	}
+	timeout = cmp.Or(timeout, s.cfg.Limits.CallTimeout)
 	reply, err := s.cfg.Engine.Invoke(ctx, capability.Invocation{
 		Surface: "held", Principal: who, IdempotencyKey: c.ID, Input: input, Timeout: timeout,
 		Target: capability.Target{Action: "device.function.invoke", Select: capability.Selector{"node": c.Node}},

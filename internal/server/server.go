@@ -105,9 +105,7 @@ type Options struct {
 func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
 	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now(), stopping: make(chan struct{})}
 	s.startup = httpapi.NewStartup(settleTimeout+time.Second, func() int { return s.endpoints.Missing() })
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
+	s.logger = cmp.Or(s.logger, slog.New(slog.DiscardHandler))
 	s.plane.logger = s.logger
 	var err error
 	if s.home, err = OpenHome(cfg.Home); err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,8 +108,6 @@ func (s *stores) checkShared(ctx context.Context) httpapi.Check {
 	}
 	e := capability.AsError(err)
 	c.OK, c.Detail, c.Remedy = false, "shared: the database "+s.shared.Where()+": "+e.Message, e.Hint
-	if c.Remedy == "" {
-		c.Remedy = "see that the server runs and can be reached; this gateway tries again by itself"
-	}
+	c.Remedy = cmp.Or(c.Remedy, "see that the server runs and can be reached; this gateway tries again by itself")
 	return c
 }

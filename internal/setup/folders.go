@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,9 +33,7 @@ func (s *Service) folders(server clients.Server) (readOnly, readWrite []string) 
 			add(&readWrite, arg)
 		} else if err == nil {
 			dir := libraries(arg)
-			if dir == "" {
-				dir = filepath.Dir(arg)
-			}
+			dir = cmp.Or(dir, filepath.Dir(arg))
 			add(&readOnly, dir)
 		}
 	}

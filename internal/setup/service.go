@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -246,7 +247,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		}
 	}
 	changes, left, err := c.Plan(s.root(file), file, now, s.cfg.Command[0],
-		append(slices.Clone(s.cfg.Command[1:]), "--client", name), sortedKeys(r.Servers))
+		append(slices.Clone(s.cfg.Command[1:]), "--client", name), slices.Sorted(maps.Keys(r.Servers)))
 	if err == nil {
 		for server, why := range left {
 			out.Left[server] = why
@@ -439,7 +440,7 @@ type secretValue struct{ name, value string }
 // split separates the values that look like credentials from the others.
 func split(server string, in map[string]string, values []secretValue) (plain, secrets map[string]string, all []secretValue) {
 	plain, secrets = make(map[string]string), make(map[string]string)
-	for _, name := range sortedKeys(in) {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
 		if !credential(name, in[name]) {
 			plain[name] = in[name]
 			continue
@@ -566,13 +567,4 @@ func (s *Service) usedElsewhere(client, upstream string) (record, bool) {
 		}
 	}
 	return record{}, false
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // The suffixes of the copies that an upgrade stores beside a file. Until [DB.Upgraded] the
@@ -66,7 +68,7 @@ func (d *DB) Upgraded() error {
 	}
 	d.kept = d.kept && err != nil
 	if err == nil {
-		err = syncDir(d.path)
+		err = hostfs.SyncDir(filepath.Dir(d.path))
 	}
 	if err != nil {
 		return fmt.Errorf("name the copy of the database from before it was changed: %w", err)
@@ -113,15 +115,7 @@ func (d *DB) keep(ctx context.Context) error {
 	if err := os.Rename(tmp, d.path+unfinished); err != nil {
 		return err
 	}
-	return syncDir(d.path) // the copy must be durable before anything is changed
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return hostfs.SyncDir(filepath.Dir(d.path)) // the copy must be durable before anything is changed
 }
 
 // putBack restores the file from the copy.

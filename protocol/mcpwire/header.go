@@ -1,6 +1,7 @@
 package mcpwire
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/http"
 	"strings"
@@ -27,9 +28,7 @@ func CheckModern(h http.Header, m *Message) *Fault {
 		return mismatch("the header MCP-Protocol-Version says %q and _meta says %q", header, meta.version)
 	}
 	requested := header
-	if requested == "" {
-		requested = meta.version
-	}
+	requested = cmp.Or(requested, meta.version)
 	switch {
 	case requested != "" && requested != Version20260728:
 		return Unsupported(requested, Versions())

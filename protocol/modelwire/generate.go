@@ -1,6 +1,7 @@
 package modelwire
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -202,9 +203,7 @@ func decodeGenerate(data []byte) (Reply, error) {
 		r.Message.Role = Assistant
 		return r, nil
 	}
-	if r.Stop == "" {
-		r.Stop = StopEnd
-	}
+	r.Stop = cmp.Or(r.Stop, StopEnd)
 	return generateReply(r, w.Candidates[0].Content)
 }
 
@@ -241,9 +240,7 @@ func generateReply(r Reply, raw jsonx.Raw) (Reply, error) {
 		switch {
 		case p.Call != nil:
 			b = Block{Kind: Call, ID: p.Call.ID, Name: p.Call.Name, Input: string(p.Call.Args)}
-			if b.Input == "" {
-				b.Input = "{}"
-			}
+			b.Input = cmp.Or(b.Input, "{}")
 			if b.ID == "" {
 				b.ID = madeID + strconv.Itoa(len(r.Message.Calls())+1)
 			}

@@ -176,7 +176,7 @@ func (h *handler) writeAsset(w http.ResponseWriter, r *http.Request, a Asset) {
 	if a.Integrity != "" {
 		head.Set(HeaderIntegrity, a.Integrity)
 	}
-	if matchesETag(r.Header.Get("If-None-Match"), etag) {
+	if MatchesETag(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -189,7 +189,8 @@ func (h *handler) writeAsset(w http.ResponseWriter, r *http.Request, a Asset) {
 	}
 }
 
-func matchesETag(header, etag string) bool {
+// MatchesETag reports whether an If-None-Match header lists an entity tag.
+func MatchesETag(header, etag string) bool {
 	for tag := range strings.SplitSeq(header, ",") {
 		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
 		if tag == etag || tag == "*" {

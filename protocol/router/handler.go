@@ -2,6 +2,7 @@ package router
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,9 +163,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Status == 0 {
 		e.Status = e.ToCapability("").Code.Row().HTTP
 	}
-	if e.Method == "" {
-		e.Method = r.URL.Path
-	}
+	e.Method = cmp.Or(e.Method, r.URL.Path)
 	if e.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -260,9 +259,7 @@ var jsonType = []string{"application/json"}
 // may have from elsewhere.
 func inMethod(err error, method string) *Error {
 	e := *asWire(err, method)
-	if e.Method == "" {
-		e.Method = method
-	}
+	e.Method = cmp.Or(e.Method, method)
 	e.Status = 0
 	return &e
 }
@@ -354,9 +351,7 @@ func once(kept *json.RawMessage, value []byte, name string) error {
 
 func writeError(w http.ResponseWriter, e *Error) {
 	status := e.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	writeJSON(w, status, e.envelope())
 }
 

@@ -12,8 +12,6 @@ package pushcode
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/junctor-run/junctor/host/device"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -52,7 +50,7 @@ func New(cfg Config) *Runner {
 	box := sandbox.New(sandbox.Config{Scratch: cfg.Scratch, Private: cfg.Private, CacheFile: cfg.CacheFile})
 	return &Runner{box: box, codeRuntime: &codeRuntime{
 		memory: cfg.Memory,
-		worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()}),
+		worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: worker.SystemPython()}),
 	}}
 }
 
@@ -79,18 +77,4 @@ func Main() (status int, child bool) {
 		return worker.Main(), true
 	}
 	return 0, false
-}
-
-// systemPython returns the path of a Python interpreter that is visible in the sandbox, or "".
-func systemPython() string {
-	for _, dir := range []string{"/usr/bin", "/usr/local/bin"} {
-		path, err := filepath.EvalSymlinks(filepath.Join(dir, "python3"))
-		if err != nil || !strings.HasPrefix(path, "/usr/") {
-			continue
-		}
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-			return path
-		}
-	}
-	return ""
 }

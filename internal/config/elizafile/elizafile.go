@@ -9,6 +9,7 @@
 package elizafile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // MaxFile is the size limit of each of the two files, in bytes.
@@ -37,9 +39,7 @@ func In(dir string) Places {
 func Find(getenv func(string) string) (Places, error) {
 	dir := strings.TrimSpace(getenv("ELIZA_STATE_DIR"))
 	namespace := strings.TrimSpace(getenv("ELIZA_NAMESPACE"))
-	if namespace == "" {
-		namespace = "eliza"
-	}
+	namespace = cmp.Or(namespace, "eliza")
 	if dir == "" {
 		home := getenv("HOME")
 		if home == "" || !filepath.IsLocal(namespace) {
@@ -176,21 +176,12 @@ func readFile(path string) (data []byte, missing bool, err error) {
 	return data, false, nil
 }
 
-// replace writes a temporary file with mode 0600, syncs it, and renames it to path.
+// replace replaces the file at path.
 func replace(path string, data []byte) error {
 	if len(data) > MaxFile {
 		return capability.Errorf(capability.CodeTooLarge, "", "%s would be larger than %d bytes", path, MaxFile)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*.tmp")
-	if err != nil {
-		return unwritable(path, err)
-	}
-	defer os.Remove(tmp.Name()) // fails after the rename, because the file no longer exists
-	_, err = tmp.Write(data)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return unwritable(path, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
+	if err := hostfs.WriteFile(path, data); err != nil {
 		return unwritable(path, err)
 	}
 	return nil

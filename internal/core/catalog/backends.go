@@ -206,9 +206,7 @@ func (s *Snapshot) Blocking() []BlockingIssue {
 		}
 		slices.Sort(ids)
 		wanted := set.Selected
-		if wanted == "" {
-			wanted = defaultSelector
-		}
+		wanted = cmp.Or(wanted, defaultSelector)
 		n := len(slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id != wanted }))
 		switch {
 		case n == 1, len(ids) == 1 && set.Selected == "":

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -162,9 +163,7 @@ func (e *Entry) DisplayName() string {
 	if e.Row != nil {
 		title = e.Row.Title + " (" + kind + "/" + instance + ")"
 	}
-	if title == "" {
-		title = e.Contribution.ID
-	}
+	title = cmp.Or(title, e.Contribution.ID)
 	return title
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -143,9 +144,7 @@ func (s *Settings) want(slot, workspace, agent string) (selected, source, mode s
 			}
 		}
 	}
-	if mode == "" {
-		mode = "exclusive"
-	}
+	mode = cmp.Or(mode, "exclusive")
 	if selected = strings.TrimSpace(selected); selected == "" {
 		return defaultSelector, "slot_default", mode
 	}

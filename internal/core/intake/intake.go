@@ -5,6 +5,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,9 +44,7 @@ type Pipeline struct {
 
 // New returns a Pipeline.
 func New(cfg Config) *Pipeline {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Pipeline{cfg: cfg}
 }
 

@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,9 +160,7 @@ func (r *run) record() audit.Record {
 	}
 	_, kind, _ := r.entry.Key().Parts()
 	rec.Extension, rec.Action, rec.Runner = r.entry.Module.Extension, string(r.entry.Action), r.entry.Module.Origin
-	if rec.Runner == "" {
-		rec.Runner = kind
-	}
+	rec.Runner = cmp.Or(rec.Runner, kind)
 	if ran := r.preview.Ran; ran != nil {
 		rec.Command, rec.Action, rec.Runner = ran.Command, ran.Action, ran.Runner
 		rec.Metadata.ArgsCount = ran.Args

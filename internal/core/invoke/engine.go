@@ -7,6 +7,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -91,9 +92,7 @@ func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	setDefault(&cfg.DefaultTimeout, 300*time.Second)
 	setDefault(&cfg.MaxTimeout, time.Hour)
 	setDefault(&cfg.MaxInput, 4<<20)

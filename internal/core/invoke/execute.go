@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -194,9 +195,7 @@ func (r *run) timeout() time.Duration {
 		_, kind, _ := r.entry.Key().Parts()
 		t = r.engine.cfg.ProviderTimeout[kind]
 	}
-	if t == 0 {
-		t = r.engine.cfg.DefaultTimeout
-	}
+	t = cmp.Or(t, r.engine.cfg.DefaultTimeout)
 	return min(t, r.engine.cfg.MaxTimeout)
 }
 

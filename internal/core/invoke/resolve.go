@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -43,24 +44,18 @@ func ContextOf(inv *capability.Invocation) *capability.Context {
 	if inv.Context != nil {
 		c = *inv.Context
 	}
-	if c.Workspace == "" {
-		c.Workspace = defaultWorkspace
-	}
+	c.Workspace = cmp.Or(c.Workspace, defaultWorkspace)
 	if c.Agent == "" {
 		_, c.Agent, _ = strings.Cut(inv.Principal.ID, ":")
 	}
-	if c.Session == "" {
-		c.Session = inv.Session
-	}
+	c.Session = cmp.Or(c.Session, inv.Session)
 	return &c
 }
 
 // visible returns the entries of a target that the audience may see, or unknown_capability if
 // none exists. "" means the agent audience.
 func visible(snap *catalog.Snapshot, target capability.Target, audience capability.Audience) ([]*catalog.Entry, error) {
-	if audience == "" {
-		audience = capability.AudienceAgent
-	}
+	audience = cmp.Or(audience, capability.AudienceAgent)
 	all := snap.Resolve(target)
 	for i, e := range all {
 		if e.VisibleTo(audience) {

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -78,9 +79,7 @@ func connectFailed(ep *Endpoint, err error) error {
 // id. Its errors are invalid_input, except those of the client for the URL.
 func (r *Registry) normalise(req *Request) error {
 	const op = "endpoints.connect"
-	if req.Provider == "" {
-		req.Provider = "direct"
-	}
+	req.Provider = cmp.Or(req.Provider, "direct")
 	if !req.made && !slices.Contains(connectors(), req.Provider) {
 		return capability.Errorf(capability.CodeInvalidInput, op, "%q is not a provider; use %s", req.Provider, strings.Join(connectors(), ", "))
 	}

@@ -6,6 +6,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -70,21 +71,15 @@ type Registry struct {
 
 // NewRegistry returns an empty registry.
 func NewRegistry(cfg Config) *Registry {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {
 		cfg.Transport = router.DefaultTransport()
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 60 * time.Second
-	}
-	if cfg.SyncInterval == 0 {
-		cfg.SyncInterval = 5 * time.Minute
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 60*time.Second)
+	cfg.SyncInterval = cmp.Or(cfg.SyncInterval, 5*time.Minute)
 	r := &Registry{cfg: cfg, endpoints: make(map[string]*Endpoint)}
 	r.trust.seed(cfg.TrustAudit, cfg.Logger)
 	return r

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -128,9 +129,7 @@ type noticeParams struct {
 
 func (d *device) notice(_ context.Context, p noticeParams) (any, error) {
 	topic := p.Payload.Topic
-	if topic == "" {
-		topic = "general"
-	}
+	topic = cmp.Or(topic, "general")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// Topics come from outside: beyond a point they are counted as one.

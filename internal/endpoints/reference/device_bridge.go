@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -136,9 +137,7 @@ func (d *device) stop(_ context.Context, p bridgeParams) (any, error) {
 // appRoutes serves GET /status and POST /echo; anything else is for others.
 func (d *device) appRoutes(ctx context.Context, p bridgeParams) (any, error) {
 	path := p.Context.Pathname
-	if path == "" {
-		path = p.Context.Path
-	}
+	path = cmp.Or(path, p.Context.Path)
 	switch p.Context.Method + " " + path {
 	case "GET /status":
 		status, err := d.status(ctx, statusParams{})

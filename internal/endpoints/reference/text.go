@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"math"
@@ -136,9 +137,7 @@ func textSmall(_ context.Context, p modelParams) (any, error) {
 	if n < 0 || n > 20 {
 		return nil, invalid(`"sentences" must be 1 to 20`)
 	}
-	if n == 0 {
-		n = 2
-	}
+	n = cmp.Or(n, 2)
 	return outcome{summarize(s, n)}, nil
 }
 

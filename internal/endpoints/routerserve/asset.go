@@ -208,7 +208,7 @@ func writeAsset(w http.ResponseWriter, r *http.Request, file router.Asset) {
 	if file.Integrity != "" {
 		head.Set(router.HeaderIntegrity, file.Integrity)
 	}
-	if etagListed(r.Header.Get("If-None-Match"), etag) {
+	if router.MatchesETag(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -232,14 +232,4 @@ func mediaType(declared string) (contentType string, script bool) {
 		return declared, true
 	}
 	return declared, false
-}
-
-func etagListed(header, etag string) bool {
-	for tag := range strings.SplitSeq(header, ",") {
-		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-		if tag == etag || tag == "*" {
-			return true
-		}
-	}
-	return false
 }

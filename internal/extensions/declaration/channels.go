@@ -39,12 +39,8 @@ func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
 		}
 	}
 	for _, r := range best {
-		if r.SelectionLabel == "" {
-			r.SelectionLabel = r.Label
-		}
-		if r.DocsPath == "" {
-			r.DocsPath = "/channels/" + r.ID
-		}
+		r.SelectionLabel = cmp.Or(r.SelectionLabel, r.Label)
+		r.DocsPath = cmp.Or(r.DocsPath, "/channels/"+r.ID)
 		list = append(list, r.Channel)
 	}
 	order := func(c Channel) int {

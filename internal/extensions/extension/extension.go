@@ -7,6 +7,7 @@
 package extension
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -204,9 +205,7 @@ func (p *Package) formB() {
 			if summary == "" {
 				summary, _, _ = strings.Cut(c.Description, "\n")
 			}
-			if summary == "" {
-				summary = p.Manifest.Name
-			}
+			summary = cmp.Or(summary, p.Manifest.Name)
 			a := Action{ID: "default", Runner: c.Runner, Description: c.Description, TimeoutSec: c.TimeoutSec}
 			if len(c.AllowedCommands) == 1 {
 				a.Command = c.AllowedCommands[0]

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -257,9 +258,7 @@ func (m *Manifest) check(k *checker) {
 		k.hold(slices.Contains([]string{"linux", "darwin", "win32", "all"}, p), "the platform %.40q is not one of linux, darwin, win32 and all",
 			p)
 	}
-	if m.Install.Mode == "" {
-		m.Install.Mode = "agentos_managed"
-	}
+	m.Install.Mode = cmp.Or(m.Install.Mode, "agentos_managed")
 	k.hold(m.Install.Mode == "agentos_managed", "install.mode %.40q is not known; there is agentos_managed", m.Install.Mode)
 	k.hold(inPackage(m.Install.Plan), "install.plan is not a path in the package")
 	k.hold(inPackage(m.Docs.Usage), "docs.usage is not a path in the package")
@@ -317,9 +316,7 @@ func (m *Manifest) asks(k *checker) {
 
 // runs validates runtime, programs, tools, icon and settings schema, and sets the default runtime.
 func (m *Manifest) runs(k *checker) {
-	if m.Runtime == "" {
-		m.Runtime = "declarative"
-	}
+	m.Runtime = cmp.Or(m.Runtime, "declarative")
 	k.hold(slices.Contains([]string{"declarative", "script", "wasm", "python"}, m.Runtime),
 		"the runtime %.40q is not one of declarative, script, wasm and python", m.Runtime)
 	if m.Runtime == "python" {

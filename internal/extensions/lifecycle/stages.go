@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,9 +30,7 @@ func (in *install) register(ctx context.Context) error {
 	x.InstalledAt = m.cfg.Now().UTC()
 	x.Permissions, x.Capabilities = in.pkg.Permissions, jsonOf(man.Capabilities)
 	x.TreeHash, x.SHA256 = in.hash, in.sha
-	if x.SHA256 == "" {
-		x.SHA256 = in.hash
-	}
+	x.SHA256 = cmp.Or(x.SHA256, in.hash)
 	if in.old != nil {
 		x.AgentVisible = in.old.AgentVisible
 	}

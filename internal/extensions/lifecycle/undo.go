@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -119,9 +120,7 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 		}
 	}
 	rec.Error, rec.Code, rec.Hint = cause.Message, cause.Reason, cause.Hint
-	if rec.Code == "" {
-		rec.Code = string(cause.Code)
-	}
+	rec.Code = cmp.Or(rec.Code, string(cause.Code))
 	registered := rec.Step == stepRegister || rec.Step == stepPlan || rec.Step == stepSwap || rec.Step == stepUndone
 	staging, trash := path.Join(stagingDir, rec.ID), path.Join(trashDir, rec.ID)
 	if rec.Step == stepSwap {

@@ -89,9 +89,7 @@ func New(r *declaration.Resolved) *Catalog {
 
 func (c *Catalog) add(x *declaration.Extension, d *declaration.Contribution, row string, activation bool, metadata any) {
 	title := d.Title
-	if title == "" {
-		title = x.ID + " " + d.ID
-	}
+	title = cmp.Or(title, x.ID+" "+d.ID)
 	c.rows = append(c.rows, Row{
 		RowID: row + ":" + x.ID + "/" + d.ID, Row: row, RuntimeID: x.ID + "/" + d.ID, Title: title, Description: d.Description,
 		RequiresActivation: activation, Availability: availability(d), Metadata: metadata,

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -132,9 +133,7 @@ func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 			for k, v := range capability.AsError(report.Err).Details {
 				_ = failed.Detail(k, v)
 			}
-			if failed.Reason == "" {
-				failed.Reason = ReasonUnknown
-			}
+			failed.Reason = cmp.Or(failed.Reason, ReasonUnknown)
 			report.Status, report.Err = Failed, failed.Detail("failed_step", s.ID)
 		case report.Status == Completed:
 			r.Completed = append(r.Completed, s.ID)

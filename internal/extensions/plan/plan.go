@@ -6,6 +6,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -305,9 +306,7 @@ func (c *checker) fields(s *Step) error {
 		if s.Source == "" {
 			return bad(ReasonPlan, "what to extract is missing (source)")
 		}
-		if s.Target == "" {
-			s.Target = "."
-		}
+		s.Target = cmp.Or(s.Target, ".")
 		if err := confined(&s.Source); err != nil {
 			return err
 		}

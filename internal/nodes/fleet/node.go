@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // Limits of one node.
@@ -139,25 +141,13 @@ func (n *Node) offersAll(functions []string) bool {
 
 func (n *Node) take(m Member) {
 	n.Member = m
-	n.Labels = tidy(m.Labels)
-	n.Granted = tidy(m.Granted)
+	n.Labels = cmp.Words(m.Labels)
+	n.Granted = cmp.Words(m.Granted)
 	n.offers = make(map[string]*Function, len(m.Functions))
 	n.Functions = slices.Clone(m.Functions)
 	for i := range n.Functions {
 		n.offers[n.Functions[i].Name] = &n.Functions[i]
 	}
-}
-
-// tidy returns the labels trimmed and sorted, without empty ones and duplicates.
-func tidy(list []string) []string {
-	out := make([]string, 0, len(list))
-	for _, l := range list {
-		if l = strings.TrimSpace(l); l != "" {
-			out = append(out, l)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 func clamp(v float64) float64 {

@@ -275,9 +275,7 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 			delete(n.running, function)
 		}
 		if latency > 0 { // a moving average
-			if n.Load.Latency == 0 {
-				n.Load.Latency = latency
-			}
+			n.Load.Latency = cmp.Or(n.Load.Latency, latency)
 			n.Load.Latency += (latency - n.Load.Latency) / 8
 		}
 		return n.Status == Draining && n.InFlight == 0 && n.idle >= 2

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // Config configures a Table. Zero values mean the defaults.
@@ -95,7 +96,7 @@ func reservedLabel(l string) bool {
 // RejectedLabels returns the reserved labels of a list that are not granted. A gateway
 // removes them before the node joins, and reports them to it.
 func RejectedLabels(labels, granted []string) (rejected []string) {
-	for _, l := range tidy(labels) {
+	for _, l := range cmp.Words(labels) {
 		if reservedLabel(l) && !slices.Contains(granted, l) {
 			rejected = append(rejected, l)
 		}
@@ -123,7 +124,7 @@ func (t *Table) Propose(m Member) (Record, error) {
 	if n != nil {
 		r.Joined = n.Joined
 	}
-	r.Labels, r.Granted = tidy(m.Labels), tidy(m.Granted)
+	r.Labels, r.Granted = cmp.Words(m.Labels), cmp.Words(m.Granted)
 	return r, nil
 }
 
@@ -242,7 +243,7 @@ func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted 
 		return Record{}, false, err
 	}
 	r = n.record(t.cfg.Gateway)
-	r.Labels, r.Granted, r.Functions, r.Revision = tidy(labels), tidy(granted), functions, revision
+	r.Labels, r.Granted, r.Functions, r.Revision = cmp.Words(labels), cmp.Words(granted), functions, revision
 	return r, true, check(&r.Member)
 }
 

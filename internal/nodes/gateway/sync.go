@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -96,9 +97,7 @@ func (s *shared) deleted(ctx context.Context, e messaging.Entry) {
 func (s *shared) forget(ctx context.Context, r *row) {
 	if n, ok := s.g.table.Get(r.node); ok {
 		reason := map[fleet.Status]string{fleet.Disconnected: fleet.ReasonLost, fleet.Draining: fleet.ReasonDrained}[n.Status]
-		if reason == "" {
-			reason = fleet.ReasonLeft
-		}
+		reason = cmp.Or(reason, fleet.ReasonLeft)
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Drop(n.ID, n.Epoch, reason, false) })
 		if reason == fleet.ReasonLeft { // or removed by an operator
 			s.g.dismiss(n.ID)

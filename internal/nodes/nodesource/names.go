@@ -1,6 +1,7 @@
 package nodesource
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -24,9 +25,7 @@ func manifest(m *capability.Module) json.RawMessage {
 			continue
 		}
 		a := action{Name: c.Member.Name, Description: c.Description, Parameters: jsonx.Raw(c.InputSchema)}
-		if a.Description == "" {
-			a.Description = a.Name
-		}
+		a.Description = cmp.Or(a.Description, a.Name)
 		list = append(list, a)
 	}
 	doc, err := jsonx.Marshal(map[string]any{"id": m.ID, "name": m.Name, "actions": list})

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
@@ -112,19 +113,10 @@ func (f *Files) Put(_ context.Context, s Stored) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	tmp, err := os.CreateTemp(f.dir, ".*.tmp") // 0600
-	if err != nil {
+	if err := hostfs.WriteFile(f.path(s.Record.SkillName), data); err != nil {
 		return err
 	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), f.path(s.Record.SkillName))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return f.sync()
+	return hostfs.SyncDir(f.dir)
 }
 
 // Delete removes a skill; a missing one is not an error.
@@ -134,14 +126,5 @@ func (f *Files) Delete(_ context.Context, name string) error {
 	if err := os.Remove(f.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return f.sync()
-}
-
-// sync flushes the folder's entries to disk.
-func (f *Files) sync() error {
-	d, err := os.Open(f.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return hostfs.SyncDir(f.dir)
 }

@@ -14,6 +14,7 @@
 package gitcmd
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -58,9 +59,7 @@ func New(cfg Config) (*Git, error) {
 		}
 	}
 	name := cfg.Path
-	if name == "" {
-		name = "git"
-	}
+	name = cmp.Or(name, "git")
 	path, err := exec.LookPath(name)
 	if err == nil {
 		path, err = filepath.Abs(path)

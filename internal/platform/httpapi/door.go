@@ -79,9 +79,7 @@ func (d *Door) Challenge(r *http.Request, effect capability.Effect) string {
 		return ""
 	}
 	where := d.public
-	if where == "" {
-		where = "http://" + r.Host // with TLS at a proxy, public_url is set
-	}
+	where = cmp.Or(where, "http://"+r.Host) // with TLS at a proxy, public_url is set
 	parts := `Bearer resource_metadata="` + where + ResourceMetadata + `/mcp"`
 	if effect != "" {
 		parts += `, error="insufficient_scope"`
@@ -102,9 +100,7 @@ func takesTokens(path string) bool {
 
 // New returns a Door. log and logger may be nil.
 func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	return &Door{policy: p, log: log, logger: logger, refused: rate.NewLimiter(5, 20)}
 }
 

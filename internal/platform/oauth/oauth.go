@@ -9,6 +9,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ func New(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("oauth.algorithms: %q is not a signature with a public key that is known here", alg)
 		}
 	}
-	if cfg.Role == "" {
-		cfg.Role = capability.RoleAgent
-	}
+	cfg.Role = cmp.Or(cfg.Role, capability.RoleAgent)
 	if cfg.Role == capability.RoleAdmin || !slices.Contains(capability.Roles(), cfg.Role) {
 		return nil, fmt.Errorf("oauth.role: %q cannot be given to tokens of others", cfg.Role)
 	}

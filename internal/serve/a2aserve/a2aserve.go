@@ -18,6 +18,7 @@
 package a2aserve
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"log/slog"
@@ -70,12 +71,8 @@ func New(cfg Config) *Surface {
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = 4 << 20
 	}
-	if cfg.Beat == 0 {
-		cfg.Beat = 15 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Beat = cmp.Or(cfg.Beat, 15*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	s := &Surface{cfg: cfg, leases: compile.NewLeases(time.Now)}
 	s.card = sync.OnceValues(s.publicCard)
@@ -110,9 +107,7 @@ func Versions() []string { return []string{version10, version03} }
 // parameter of the same name. Without a declaration it returns otherwise.
 func versionOf(h http.Header, q url.Values, otherwise string) (string, *fault) {
 	v := h.Get("A2A-Version")
-	if v == "" {
-		v = q.Get("A2A-Version")
-	}
+	v = cmp.Or(v, q.Get("A2A-Version"))
 	switch strings.TrimSpace(v) {
 	case "":
 		return otherwise, nil

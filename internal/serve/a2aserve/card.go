@@ -1,6 +1,7 @@
 package a2aserve
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
@@ -102,13 +103,9 @@ func skillOf(agent *compile.Agent, a *compile.Action, e *catalog.Entry) a2a.Agen
 	if name == "" {
 		name = e.DisplayName()
 	}
-	if name == "" {
-		name = id
-	}
+	name = cmp.Or(name, id)
 	description := a.Description
-	if description == "" {
-		description = name
-	}
+	description = cmp.Or(description, name)
 	return a2a.AgentSkill{ID: id, Name: name, Description: description, Tags: []string{string(a.Canonical), "effect:" + string(e.Effect)}}
 }
 

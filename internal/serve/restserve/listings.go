@@ -88,9 +88,7 @@ func (l *listings) list(who capability.Principal, part func(listed) []item) []ma
 			out[i][name] = value
 		}
 		availability := state[it.module]
-		if availability.State == "" {
-			availability.State = capability.StateReady
-		}
+		availability.State = cmp.Or(availability.State, capability.StateReady)
 		out[i]["availability"] = availability
 	}
 	return out

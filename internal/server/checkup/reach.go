@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	if err := store.Reach(ctx, store.Postgres{URL: s.URL, Password: password}); err != nil {
 		e := capability.AsError(err)
 		remedy := e.Hint
-		if remedy == "" {
-			remedy = "see that the server runs and can be reached"
-		}
+		remedy = cmp.Or(remedy, "see that the server runs and can be reached")
 		return bad("store", "the database "+store.PlaceOf(s.URL)+" cannot be used, so the server does not start: "+e.Message, remedy)
 	}
 	return good("store", "the database %s answers", store.PlaceOf(s.URL))

@@ -2,9 +2,11 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -56,7 +58,7 @@ func (c Client) Read(file string) (Config, error) {
 		return Config{}, c.broken(file, err.Error())
 	}
 	out := Config{Text: text}
-	for _, name := range slices.Sorted(keysOf(servers)) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if name == EntryName {
 			out.Connected = true
 			continue
@@ -69,16 +71,6 @@ func (c Client) Read(file string) (Config, error) {
 		out.Servers = append(out.Servers, Found{server, stays})
 	}
 	return out, nil
-}
-
-func keysOf(m map[string]json.RawMessage) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func (c Client) broken(file, fault string) error {
@@ -156,9 +148,7 @@ func readCommon(raw json.RawMessage) (Server, string) {
 	}
 	s := Server{Command: in.Command, Args: in.Args, Env: in.Env, Dir: in.Cwd, Headers: in.Headers}
 	for _, url := range []string{in.URL, in.HTTPURL, in.ServerURL} {
-		if s.URL == "" {
-			s.URL = url
-		}
+		s.URL = cmp.Or(s.URL, url)
 	}
 	if s.Headers == nil {
 		s.Headers = in.HTTPHeaders

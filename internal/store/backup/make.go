@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/store"
 )
 
@@ -98,7 +99,7 @@ func publish(from, to string) error {
 	if err != nil {
 		return failed("the backup could not be made", err)
 	}
-	if err := errors.Join(f.Sync(), f.Close(), os.Rename(from, to), syncDir(filepath.Dir(to))); err != nil {
+	if err := errors.Join(f.Sync(), f.Close(), os.Rename(from, to), hostfs.SyncDir(filepath.Dir(to))); err != nil {
 		return failed("the backup could not be given its name", err)
 	}
 	return nil

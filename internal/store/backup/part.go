@@ -86,7 +86,7 @@ func (p *part) begin() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close(), syncDir(p.dir), p.empty())
+	return errors.Join(f.Sync(), f.Close(), hostfs.SyncDir(p.dir), p.empty())
 }
 
 func (p *part) empty() error {
@@ -137,7 +137,7 @@ func (p *part) become(name, dir string) error {
 	if err != nil {
 		return failed("the home could not be given its name", &os.LinkError{Op: "rename", Old: p.path(name), New: dir, Err: err})
 	}
-	return syncDir(filepath.Dir(dir))
+	return hostfs.SyncDir(filepath.Dir(dir))
 }
 
 // openPlain opens a regular file or folder beneath a folder. Links, pipes and devices count as missing.
@@ -153,12 +153,4 @@ func openPlain(dir *os.File, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close(), fs.ErrNotExist)
 	}
 	return f, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -182,12 +182,12 @@ func extract(ctx context.Context, from io.Reader, dir string, m Manifest) error 
 	// Folders get their modes last, the innermost first, because one may be read-only.
 	for _, f := range slices.Backward(m.Files) {
 		if name, folder := strings.CutSuffix(f.Path, "/"); folder {
-			if err := errors.Join(in.Chmod(name, f.Mode|0o700), syncDir(filepath.Join(dir, name))); err != nil {
+			if err := errors.Join(in.Chmod(name, f.Mode|0o700), hostfs.SyncDir(filepath.Join(dir, name))); err != nil {
 				return err
 			}
 		}
 	}
-	return syncDir(dir)
+	return hostfs.SyncDir(dir)
 }
 
 // place writes one file or folder.

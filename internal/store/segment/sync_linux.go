@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // datasync flushes a file's data and the metadata needed to read it.
@@ -15,14 +17,6 @@ func datasync(f *os.File) error {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // lockFile acquires a lock that the kernel releases when the process ends.
@@ -40,3 +34,5 @@ func lockFile(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+func syncDir(dir string) error { return hostfs.SyncDir(dir) }

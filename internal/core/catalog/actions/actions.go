@@ -5,12 +5,15 @@
 // and output. The golden dump beside this file makes every change of a row visible in
 // review.
 //
-// Rows are Go code (rows_*.go). Schemas are JSON Schema 2020-12 documents in schemas/,
-// one file per root segment.
+// rows.json holds the rows, without the members that follow from the id. Pipelines and
+// backends of the host have the effect read, because they run inside a call that was
+// judged by its own effect; planners call none of them, and none has a schema. Schemas are
+// JSON Schema 2020-12 documents in schemas/, one file per root segment.
 package actions
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -19,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Mode states how the providers of an action relate.
@@ -84,6 +88,9 @@ type Row struct {
 	Aliases        []string            `json:"aliases,omitempty"` // other accepted spellings; never written
 }
 
+//go:embed rows.json
+var rowsFile []byte
+
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
@@ -114,11 +121,14 @@ func Lookup(id capability.Action) (Row, bool) {
 // registered id: every root of the table and the four that are reserved for the host.
 func ReservedRoots() []string { return slices.Clone(registry().roots) }
 
-// build assembles the table: it sorts and completes the rows, attaches their schemas, and
-// indexes ids, aliases and roots.
+// build assembles the table: it reads, sorts and completes the rows, attaches their schemas,
+// and indexes ids, aliases and roots. It panics on a malformed file, which only a broken build
+// can contain.
 func build() *table {
 	t := &table{index: make(map[string]int)}
-	t.rows = slices.Concat(conversationRows(), hostRows(), internalRows())
+	if err := jsonx.UnmarshalStrict(rowsFile, &t.rows); err != nil {
+		panic(fmt.Sprintf("actions: embedded rows.json: %v", err))
+	}
 	slices.SortFunc(t.rows, func(a, b Row) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	schemas := loadSchemas()
 	roots := map[string]bool{"plugin": true, "core": true, "ext": true, "fn": true}
@@ -154,15 +164,9 @@ func complete(r *Row, root string) {
 		r.Domain = "runtime-backend"
 	}
 	r.SelectorFields = selectorFields(r.Domain, root)
-	if r.Visibility == "" {
-		r.Visibility = capability.AudienceAgent
-	}
-	if r.Status == "" {
-		r.Status = StatusStable
-	}
-	if r.Since == "" {
-		r.Since = "0.1"
-	}
+	r.Visibility = cmp.Or(r.Visibility, capability.AudienceAgent)
+	r.Status = cmp.Or(r.Status, StatusStable)
+	r.Since = cmp.Or(r.Since, "0.1")
 }
 
 // selectorFields returns the members of a selector that identify providers of a domain.

@@ -72,6 +72,21 @@ func TestRowsKeepTheRulesOfTheRegistry(t *testing.T) {
 		for _, a := range r.Aliases {
 			claim(a)
 		}
+		for _, word := range []struct {
+			member, got string
+			want        []string
+		}{
+			{"mode", string(r.Mode), []string{"exclusive", "ranked", "parallel", "composed"}},
+			{"address", string(r.Address), []string{"current", "target", "none"}},
+			{"pin", string(r.Pin), []string{"strict", "soft"}},
+			{"effect", string(r.Effect), []string{"read", "write", "external", "admin"}},
+			{"visibility", string(r.Visibility), []string{"agent", "operator", "internal"}},
+			{"status", string(r.Status), []string{"stable", "reserved", "deprecated"}},
+		} {
+			if !slices.Contains(word.want, word.got) {
+				t.Errorf("%s: %s = %q, want one of %v", id, word.member, word.got, word.want)
+			}
+		}
 		if (r.Mode == ModeExclusive) != (r.Slot != "") {
 			t.Errorf(`%s: mode %s with slot %q; exclusive rows and only they name a slot; want (r.Mode == ModeExclusive) = (r.Slot != "")`,
 				id, r.Mode, r.Slot)

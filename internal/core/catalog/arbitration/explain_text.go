@@ -1,6 +1,7 @@
 package arbitration
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,9 +62,7 @@ func (x *Explanation) result() string {
 
 func (x *Explanation) fallback(r FallbackReason) string {
 	key := string(r.Provider)
-	if key == "" {
-		key = "the provider it should have been"
-	}
+	key = cmp.Or(key, "the provider it should have been")
 	switch r.Step {
 	case 2:
 		return "the session is bound to " + key + ", but " + word(r.Reason)

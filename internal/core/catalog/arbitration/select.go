@@ -90,12 +90,8 @@ type choosing struct {
 // Select chooses the provider of the request. The selection is never nil. On failure the error
 // contains a hint and the keys of possible providers, and the selection the steps taken.
 func (f *Frame) Select(req Request) (*Selection, error) {
-	if req.Caller == "" {
-		req.Caller = Planner
-	}
-	if req.Audience == "" {
-		req.Audience = capability.AudienceAgent
-	}
+	req.Caller = cmp.Or(req.Caller, Planner)
+	req.Audience = cmp.Or(req.Audience, capability.AudienceAgent)
 	c := &choosing{Selection: &Selection{Request: req, Frame: f}, f: f}
 	for _, step := range []func() bool{c.candidates, c.explicit, c.session, c.route, c.support, c.forced, c.ranked, c.last} {
 		if step() {

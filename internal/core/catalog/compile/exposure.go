@@ -144,12 +144,8 @@ func (e *exposing) hybrid() error {
 		return err
 	}
 	most, size := e.limits.Exposure.MaxDirect, e.limits.Exposure.MaxSchemaBytes
-	if most == 0 {
-		most = DefaultMaxDirect
-	}
-	if size == 0 {
-		size = DefaultMaxSchemaBytes
-	}
+	most = cmp.Or(most, DefaultMaxDirect)
+	size = cmp.Or(size, DefaultMaxSchemaBytes)
 	for x := range e.agent.Actions() {
 		if most >= 0 && len(e.chosen) >= most {
 			break

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -115,9 +116,7 @@ func entryJSON(e *catalog.Entry, f *arbitration.Frame) EntryJSON {
 		Availability: AvailabilityJSON{State: c.Availability.State, Reason: c.Availability.Reason, Since: c.Availability.Since},
 		Policy:       PolicyJSON{Effect: e.Effect, Approval: "none", MatchedRules: []string{}},
 	}
-	if out.Availability.State == "" {
-		out.Availability.State = capability.StateReady
-	}
+	out.Availability.State = cmp.Or(out.Availability.State, capability.StateReady)
 	approval := e.Approval()
 	if f != nil {
 		approval = f.Approval(e, false)

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,9 +162,7 @@ func (m *Emitter) Selected(s *arbitration.Selection, from Call) {
 	generation, ctx := s.Frame.Snapshot.Generation, s.Frame.Context
 	if s.Err != nil {
 		code := s.Err.Reason
-		if code == "" {
-			code = string(s.Err.Code)
-		}
+		code = cmp.Or(code, string(s.Err.Code))
 		m.emit(SelectionFailed, generation, ctx, from.Correlation,
 			FailedPayload{Action: actionOf(s), Step: s.Step, Code: code, Candidates: candidates(s)})
 		return

@@ -5,6 +5,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,9 +83,7 @@ func Compile(rules []Rule) (*Set, error) {
 		if id == "" {
 			id = fmt.Sprintf("r%d", i+1)
 		}
-		if r.Layer == "" {
-			r.Layer = "global"
-		}
+		r.Layer = cmp.Or(r.Layer, "global")
 		needs := map[string]string{"global": "-", "workspace": r.Workspace, "agent": r.Agent, "account": r.Account, "session": r.Session}
 		value, known := needs[r.Layer]
 		switch {

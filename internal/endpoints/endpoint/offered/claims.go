@@ -4,6 +4,7 @@ package offered
 // services, routes, views and others) and whether two modules can coexist.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,9 +138,7 @@ func claimsOf(m *router.Module) []claim {
 	}
 	for _, w := range m.Widgets {
 		plugin := w.PluginID
-		if plugin == "" {
-			plugin = m.Name
-		}
+		plugin = cmp.Or(plugin, m.Name)
 		add("widget", plugin+"/"+w.ID)
 	}
 	if m.App != nil {

@@ -5,6 +5,7 @@ package offered
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
@@ -114,9 +115,7 @@ func (m *Offer) Module(in *router.Module, digest string) capability.Module {
 		member := capability.Member{Module: in.ID, Kind: it.method.Surface, Name: it.name}
 		m.Bindings[member] = bind(in.ID, it)
 		kind := it.method.Kind
-		if kind == "" {
-			kind = "capability.rpc" // lifecycle and app bridge: callable by code, never by a planner
-		}
+		kind = cmp.Or(kind, "capability.rpc") // lifecycle and app bridge: callable by code, never by a planner
 		effect := it.method.Effect
 		if it.method.Name == "plugin.route.call" {
 			effect = it.method.EffectOf([]byte(`{"method":"` + it.verb + `"}`))

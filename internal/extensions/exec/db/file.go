@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -24,9 +25,7 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbo
 	}
 	room := req.Room
 	room.WorkReadOnly, room.Network = !j.Write, sandbox.NetworkNone
-	if room.Limits.FileSize == 0 {
-		room.Limits.FileSize = room.Limits.Disk // a database is one file
-	}
+	room.Limits.FileSize = cmp.Or(room.Limits.FileSize, room.Limits.Disk) // a database is one file
 	input, err := jsonx.Marshal(j)
 	if err != nil {
 		return answer{}, sandbox.Placement{}, err

@@ -11,6 +11,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -115,9 +116,7 @@ func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
 }
 
 func newBroker(cfg Config, keys gatewayKeys) *Broker {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	b := &Broker{
 		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}), opening: make(chan struct{}, opening),
 		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},

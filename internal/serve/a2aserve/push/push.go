@@ -9,6 +9,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -89,9 +90,7 @@ type Sender struct {
 
 // Open migrates the table and reads its content; [Sender.Run] delivers.
 func Open(ctx context.Context, o Options) (*Sender, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Pause == nil {
 		o.Pause = pause
 	}
