@@ -43,7 +43,7 @@ func (s *Service) Texts() []Text {
 			URI: "junctor://task-agents/context", Name: "task-agents-context", Title: "Task agents now", Action: "task-agent.list",
 			Description: "The agents that you have at work, their tasks and workspaces, what waits for a yes, and which programs there are.",
 			Read: func(ctx context.Context, by capability.Principal) (string, error) {
-				return s.workers.verbs.Context(ctx, by, "")
+				return s.workers.verbs.Context(ctx, by)
 			},
 		},
 		{

@@ -54,7 +54,6 @@ var (
 		repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
 		fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
 	}
-	big = list(`repo|code|debug|fix|implement|investigate|research|analy[sz]e|write|document|plan|workflow|automation|parallel|delegate|subtask|orchestrate|compare|test|pull\s+request|branch|commit`)
 )
 
 // kind returns the main sort of work of a task: its Kind, otherwise by its words. Words never
@@ -105,6 +104,3 @@ func (t Task) Signals() Signals {
 		FastIteration:  value(lists.fast, .75, .15, when(kind == "coding", .1)),
 	}
 }
-
-// Complex reports whether a message describes enough work for a task agent.
-func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }

@@ -64,8 +64,6 @@ type Program struct {
 
 	Strengths     Strengths
 	Subscriptions []string // configured subscription providers that are its own
-	// Terse is set if it executes its input without reasoning about prose.
-	Terse bool
 
 	Tools    []ToolGroup
 	Files    []WorkspaceFile // that it reads in a workspace, its memory file first

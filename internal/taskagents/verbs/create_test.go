@@ -123,7 +123,6 @@ func TestWhatCannotBeATask(t *testing.T) {
 	r := newRig(t)
 	for params, want := range map[string]verbs.Code{
 		`{}`: verbs.MissingParams, `{"task":7}`: verbs.MissingParams, `{"task":" "}`: verbs.MissingParams,
-		`{"task":"Remind me to buy milk"}`:  verbs.Declined,
 		`{"task":"x","agentType":"clippy"}`: verbs.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verbs.MissingParams,
 		`{"task":"x","reuseRepo":true}`:            verbs.MissingRepo,
 		`{"task":"x","validator":{"service":"s"}}`: verbs.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verbs.MissingParams,
@@ -137,25 +136,15 @@ func TestWhatCannotBeATask(t *testing.T) {
 	}
 }
 
-func TestShellsAreNotGivenProse(t *testing.T) {
+func TestAFixedProgramReplacesTheWantedOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for task, want := range map[string]string{"npm test": "shell", "Why does the build fail?": "codex"} {
-		r.ok(call(""), "CREATE_TASK", `{"agentType":"bash","task":"`+task+`"}`)
+	for fixed, want := range map[programs.Name]string{"": "shell", programs.Gemini: "gemini"} {
+		r.programs.fixed = fixed
+		r.ok(call(""), "CREATE_TASK", `{"agentType":"bash","task":"Why does the build fail?"}`)
 		if got := r.last().Parts[0].AgentType; got != want {
-			t.Errorf("%q: %s; want got = %v", task, got, want)
+			t.Errorf("fixed %q: agent type = %q, want %q", fixed, got, want)
 		}
-	}
-	r.programs.fixed = programs.Gemini
-	r.ok(call(""), "CREATE_TASK", `{"agentType":"claude","task":"x"}`)
-	if got := r.last().Parts[0].AgentType; got != "gemini" {
-		t.Errorf(`the fixed program is not taken, but %s; want got = "gemini"`, got)
-	}
-	// Nothing else can be used.
-	r.programs.fixed, r.programs.none = programs.Pi, true
-	r.ok(call(""), "CREATE_TASK", `{"task":"Why does the build fail?"}`)
-	if got := r.last().Parts[0].AgentType; got != "pi" {
-		t.Errorf(`%s; want got = "pi"`, got)
 	}
 }
 
@@ -168,26 +157,21 @@ func TestWhichRepository(t *testing.T) {
 		return r.last().Repo
 	}
 	other := verbs.Call{By: agent, Session: "other"}
-	if got := repo(call("fix github.com/acme/widget now"), `{"task":"fix it"}`); got != "https://github.com/acme/widget" {
-		t.Errorf(`%q; want got = "https://github.com/acme/widget"`, got)
-	}
-	if got := repo(call(""), `{"task":"fix it","repo":"acme/gadget"}`); got != "acme/gadget" {
-		t.Errorf(`%q; want got = "acme/gadget"`, got)
-	}
-	if got := repo(call("now do the same repo's tests"), `{}`); got != "acme/gadget" {
-		t.Errorf(`the conversation's: %q; want got = "acme/gadget"`, got)
-	}
-	if got := repo(call("write a poem"), `{}`); got != "" {
-		t.Errorf(`%q; want got = ""`, got)
+	for _, c := range []struct{ said, params, want string }{
+		{"fix github.com/acme/widget now", `{"task":"fix it"}`, ""}, // only the parameter names a repository
+		{"", `{"task":"fix it","repo":"acme/gadget"}`, "acme/gadget"},
+		{"now do the same repo's tests", `{}`, ""},
+		{"now its tests", `{"reuseRepo":true}`, "acme/gadget"},
+	} {
+		if got := repo(call(c.said), c.params); got != c.want {
+			t.Errorf("%q %s: repository = %q, want %q", c.said, c.params, got, c.want)
+		}
 	}
 	if err := r.history.Append(verbs.Entry{Type: verbs.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := repo(other, `{"task":"x","reuseRepo":true,"repo":"acme/new"}`); got != "acme/old" {
 		t.Errorf(`%q; want got = "acme/old"`, got)
-	}
-	if got := repo(other, `{"task":"look at github.com/acme/widget","workdir":"/here"}`); got != "" || r.last().Workdir != "/here" {
-		t.Errorf(`a folder was named: %q; want got = "", r.last().Workdir = "/here"`, got)
 	}
 	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verbs.WorkspaceServiceUnavailable)
 }
