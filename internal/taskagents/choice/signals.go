@@ -43,18 +43,16 @@ func list(alternatives string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + alternatives + `)\b`)
 }
 
-var (
-	lists = words{
-		implementation: list(`code|coding|implement|fix|debug|refactor|write|build|patch|feature|server|api|component|function|typescript|javascript|react`),
-		research:       list(`research|investigate|analy[sz]e|analysis|compare|evaluate|review|study|summari[sz]e|look\s+into|explore`),
-		planning:       list(`plan|planning|roadmap|strategy|spec|architecture|design|scope|milestone|sequence|timeline`),
-		ops:            list(`deploy|release|ship|rollback|monitor|incident|infra|infrastructure|configure|setup|docker|kubernetes|ci|cd|runbook`),
-		verification:   list(`tests?|verify|validation|prove|acceptance|check|regression|benchmark|lint|typecheck|qa`),
-		coordination:   list(`parallel|delegate|subagent|swarm|coordinate|handoff|mailbox|scheduler|orchestrate`),
-		repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
-		fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
-	}
-)
+var lists = words{
+	implementation: list(`code|coding|implement|fix|debug|refactor|write|build|patch|feature|server|api|component|function|typescript|javascript|react`),
+	research:       list(`research|investigate|analy[sz]e|analysis|compare|evaluate|review|study|summari[sz]e|look\s+into|explore`),
+	planning:       list(`plan|planning|roadmap|strategy|spec|architecture|design|scope|milestone|sequence|timeline`),
+	ops:            list(`deploy|release|ship|rollback|monitor|incident|infra|infrastructure|configure|setup|docker|kubernetes|ci|cd|runbook`),
+	verification:   list(`tests?|verify|validation|prove|acceptance|check|regression|benchmark|lint|typecheck|qa`),
+	coordination:   list(`parallel|delegate|subagent|swarm|coordinate|handoff|mailbox|scheduler|orchestrate`),
+	repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
+	fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
+}
 
 // kind returns the main sort of work of a task: its Kind, otherwise by its words. Words never
 // yield mixed: a task with words of research and coding is coding.

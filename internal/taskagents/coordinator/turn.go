@@ -274,7 +274,7 @@ func (t *task) share(d directive.Decision, source string) {
 	}
 	data := map[string]string{"label": t.name(), "text": d.Shared, "source": source, "confidence": confidence}
 	if err := t.c.cfg.Registry.Record(t.c.ctx, row.Event{
-		ThreadID: t.thread, SessionID: t.id, EventType: "decision_shared", Summary: d.Shared,
+		ThreadID: t.thread, SessionID: t.id, EventType: row.DecisionShared, Summary: d.Shared,
 		Data: document(data),
 	}); err != nil {
 		t.c.cfg.Logger.Warn("a shared decision could not be kept", "session", t.id, "err", err)
@@ -287,7 +287,7 @@ func (t *task) share(d directive.Decision, source string) {
 		}
 	}
 	t.c.mu.Unlock()
-	t.c.tell(t.event("decision_shared", data))
+	t.c.tell(t.event(row.DecisionShared, data))
 }
 
 // unseen returns the last ten shared decisions of other sessions that this session has not

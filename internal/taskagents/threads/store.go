@@ -19,6 +19,9 @@ type Store interface {
 	Live(ctx context.Context) ([]row.Session, error)
 	// Pending returns all pending decisions, the oldest first, at most MaxPending.
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
+	// Recent returns the newest sessions with a summary, and the newest shared decisions, of threads
+	// that have changed since a time. If agent is "", they are those of all principals.
+	Recent(ctx context.Context, agent string, since time.Time, limit int) ([]row.Session, []row.Event, error)
 	// Mail returns messages in the order in which they were added.
 	Mail(ctx context.Context, q MailQuery) ([]row.MailboxItem, error)
 	// Threads returns the threads that the filter selects, as in [Registry.List]. Count returns

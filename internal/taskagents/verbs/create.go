@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
@@ -209,7 +210,7 @@ func (v *verbs) task(ctx context.Context, c Call, p createParams, request string
 			t.Request += part.Task + "\n"
 		}
 	}
-	if t.Repo, err = v.repo(c, p); err != nil {
+	if t.Repo, err = v.repo(ctx, c, p); err != nil {
 		return t, err
 	}
 	if t.Repo != "" && v.cfg.Workspaces == nil {
@@ -234,8 +235,9 @@ func (v *verbs) task(ctx context.Context, c Call, p createParams, request string
 	for i, part := range t.Parts {
 		t.Parts[i].Task = wording(c, p, part, request, len(t.Parts) > 1)
 	}
-	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + v.lessons())
-	return t, nil
+	lessons, err := v.lessons(ctx)
+	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + lessons)
+	return t, err
 }
 
 // split returns the parts of a task: the entries of the list in the request or of p.Agents,
@@ -293,18 +295,23 @@ func wording(c Call, p createParams, part launch.Part, request string, several b
 
 // repo returns the repository of a task, or "" if it has none: the last used one if p.ReuseRepo
 // is set, otherwise the parameter. It fails with MISSING_REPO if none was used before.
-func (v *verbs) repo(c Call, p createParams) (string, error) {
+func (v *verbs) repo(ctx context.Context, c Call, p createParams) (string, error) {
 	if !p.ReuseRepo {
 		return strings.TrimSpace(p.Repo), nil
 	}
-	repo := v.talks.Last(c).Repo
-	if repo == "" && v.cfg.History != nil {
-		repo = v.cfg.History.LastRepo()
+	if repo := v.talks.Last(c).Repo; repo != "" {
+		return repo, nil
 	}
-	if repo == "" {
-		return "", MissingRepo.Errorf("no repository was used before")
+	if v.cfg.Registry != nil {
+		list, err := v.cfg.Registry.List(ctx, threads.Filter{Archived: true})
+		if err != nil {
+			return "", err
+		}
+		if i := slices.IndexFunc(list, func(s threads.Summary) bool { return s.LatestRepo != "" }); i >= 0 {
+			return list[i].LatestRepo, nil
+		}
 	}
-	return repo, nil
+	return "", MissingRepo.Errorf("no repository was used before")
 }
 
 // checks validates and sets the task's validator, acceptance criteria and metadata, and the
@@ -408,22 +415,23 @@ func (v *verbs) brief(ctx context.Context, c Call, t launch.Task) string {
 }
 
 // lessons returns the recent results of earlier tasks as a text for new agents, or "".
-func (v *verbs) lessons() string {
-	if v.cfg.History == nil {
-		return ""
+func (v *verbs) lessons(ctx context.Context) (string, error) {
+	if v.cfg.Registry == nil {
+		return "", nil
+	}
+	list, err := v.cfg.Registry.Lessons(ctx, "")
+	if err != nil || len(list) == 0 {
+		return "", err
 	}
 	var b strings.Builder
-	for _, e := range v.cfg.History.Lessons() {
-		if b.Len() == 0 {
-			b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
-		}
-		how := map[Type]string{Completed: "done", Stopped: "stopped", Failed: "failed", KeyDecision: "decided"}[e.Type]
+	b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
+	for _, l := range list {
 		where := ""
-		if e.Repo != "" {
-			where = " in " + text.Line(e.Repo, 100)
+		if l.Repo != "" {
+			where = " in " + text.Line(l.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(e.Label, "a task"), 80), where, how,
-			text.Line(First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(l.Label, "a task"), 80), where, cmp.Or(string(l.Status), "decided"),
+			text.Line(l.Text, maxLesson))
 	}
-	return strings.TrimSpace(secret.MaskTokens(b.String()))
+	return strings.TrimSpace(secret.MaskTokens(b.String())), nil
 }

@@ -65,6 +65,10 @@ func (o ownThreads) Find(ctx context.Context, search, _ string) (threads.Summary
 	return o.Registry.Find(ctx, search, o.by)
 }
 
+func (o ownThreads) Lessons(ctx context.Context, _ string) ([]threads.Lesson, error) {
+	return o.Registry.Lessons(ctx, o.by)
+}
+
 func (o ownThreads) Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error) {
 	d, err := o.Registry.Detail(ctx, thread, s)
 	if err == nil && d.AgentID != o.by {

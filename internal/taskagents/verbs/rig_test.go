@@ -240,7 +240,7 @@ func (m *model) Ask(_ context.Context, _ bool, prompt string) (string, error) {
 	return m.answer, nil
 }
 
-// rig is the verbs over a real registry, real workspaces and a real history.
+// rig is the verbs over a real registry and real workspaces.
 type rig struct {
 	*testing.T
 	service  *verbs.Service
@@ -252,7 +252,6 @@ type rig struct {
 	launcher *launcher
 	programs *offered
 	model    *model
-	history  *verbs.File
 	places   *workspace.Manager
 	github   *github
 	now      time.Time
@@ -278,12 +277,9 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	if r.registry, err = threads.New(threads.Config{Store: kept, Gateway: "g", Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	if r.history, err = verbs.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
-		t.Fatal(err)
-	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
 	r.cfg = verbs.Config{
-		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
+		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, Model: r.model,
 		Roots: threads.ShareRoots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
 	}
 	for _, f := range change {

@@ -48,6 +48,7 @@ type Registry interface {
 	Session(ctx context.Context, id string) (row.Session, error)
 	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
+	Lessons(ctx context.Context, agent string) ([]threads.Lesson, error)
 }
 
 // Agents starts agents' programs and gives access to running ones. Package agents implements
@@ -76,12 +77,6 @@ type Choice interface {
 	Fixed() programs.Name
 }
 
-// History is the part of [File] that the verbs use.
-type History interface {
-	Lessons() []Entry
-	LastRepo() string
-}
-
 // Model completes prompts with a language model.
 type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
@@ -98,14 +93,13 @@ type Workspaces interface {
 
 // Config holds the dependencies of the verbs. Choice and Now are required. Verbs whose
 // dependency is nil fail with SERVICE_UNAVAILABLE. Without Workspaces tasks have no repository,
-// without Model no brief, and without History no lessons and no last repository.
+// without Model no brief, and without Registry no lessons and no last repository.
 type Config struct {
 	Launcher   Launcher
 	Agents     Agents
 	Registry   Registry
 	Choice     Choice
 	Workspaces Workspaces
-	History    History
 	Model      Model
 	Roots      threads.ShareRoots // folders whose files may be shared
 	Policy     Policy

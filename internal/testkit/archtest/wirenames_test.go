@@ -68,7 +68,7 @@ func foreignNames() map[string]int {
 		"internal/taskagents/structured/dialect":     34,
 		"internal/taskagents/threads":                26,
 		"internal/taskagents/threads/row":            99,
-		"internal/taskagents/verbs":                  56,
+		"internal/taskagents/verbs":                  52,
 		"internal/taskagents/workspace":              11,
 		"internal/taskagents/workspace/forge":        4,
 		// Documents of A2A and MCP.
