@@ -218,7 +218,8 @@ func TestLessonsOfOwnTasksGoAlong(t *testing.T) {
 	const want = "mine\n\nWhat earlier tasks have shown lately; it may not apply to yours:\n" +
 		"- parser in acme/parser, error: the tests need go1.26, token "
 	memory := r.last().Memory
-	if !strings.HasPrefix(memory, want) || !strings.HasSuffix(memory, "\n- a task, decided: we use TOML") || strings.Count(memory, "\n- ") != 2 ||
+	if !strings.HasPrefix(memory, want) || !strings.HasSuffix(memory, "\n- a task, decided: we use TOML") ||
+		strings.Count(memory, "\n- ") != 2 ||
 		strings.Contains(memory, "sk-ant-") {
 		t.Errorf("memory = %q, want it to begin with %q and end with the decision, without other lessons or credentials", memory, want)
 	}

@@ -79,7 +79,7 @@ func (s *Store) Get(ctx context.Context, r row.Row) (bool, error) {
 // names returns the columns of a row's table, each after prefix, separated by commas.
 func names(r row.Row, prefix string) string {
 	var b strings.Builder
-	for i, c := range r.Columns() {
+	for i, c := range row.Columns(r) {
 		if i > 0 {
 			b.WriteString(", ")
 		}
@@ -91,7 +91,7 @@ func names(r row.Row, prefix string) string {
 
 // into returns the scan destinations of a row's columns.
 func into(r row.Row) (places []any) {
-	for _, c := range r.Columns() {
+	for _, c := range row.Columns(r) {
 		places = append(places, c)
 	}
 	return places
