@@ -17,7 +17,7 @@ func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.info
-	i.Queued, i.Control = len(s.messages), !s.taken.IsZero()
+	i.Queued, i.Control = s.x.Waiting(), !s.taken.IsZero()
 	return s.spec.Mask.Info(i)
 }
 
@@ -50,7 +50,7 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	}
 	s.detector.Fact(now, f)
 	s.moved(s.detector.Tick(now))
-	s.news()
+	s.x.Notify()
 	poke(s.wake)
 }
 

@@ -151,7 +151,7 @@ func (s *Session) move(to detect.Status, cause, content string) {
 		}
 		s.emit(e)
 	}
-	s.news()
+	s.x.Notify()
 }
 
 // emit numbers, masks and reports an event. The caller holds mu, so that events are in order.
@@ -160,14 +160,6 @@ func (s *Session) emit(e sessions.Event) {
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
 	if s.cfg.Tell != nil {
 		s.cfg.Tell(s.spec.Mask.Event(e))
-	}
-}
-
-// news wakes goroutines that wait for a change. The caller holds mu.
-func (s *Session) news() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *Session) Info() sessions.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.info
-	i.Queued = len(s.messages)
+	i.Queued = s.x.Waiting()
 	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
 		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
 	}
