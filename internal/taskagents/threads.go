@@ -204,35 +204,24 @@ func (a launchAgents) Stop(session string, force bool) {
 	}
 }
 
-// launchPlaces implements launch.Workspaces: it creates the clones and worktrees of parts. All
-// methods fail with the cause if repositories are not available.
+// launchPlaces implements launch.Workspaces. All methods fail with the cause if repositories are not
+// available.
 type launchPlaces struct{ *workspaces }
 
-// Clone implements launch.Workspaces.
-func (p launchPlaces) Clone(ctx context.Context, repo, base, label string) (launch.Place, error) {
-	return p.provision(ctx, workspace.Request{Repo: repo, BaseBranch: base, Role: "task", Slug: label})
-}
-
-// Worktree implements launch.Workspaces.
-func (p launchPlaces) Worktree(ctx context.Context, clone, label string) (launch.Place, error) {
-	return p.provision(ctx, workspace.Request{Parent: clone, Role: "part", Slug: label})
-}
-
-func (p launchPlaces) provision(ctx context.Context, req workspace.Request) (launch.Place, error) {
+// Provision implements launch.Workspaces.
+func (p launchPlaces) Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error) {
 	if p.missing != nil {
-		return launch.Place{}, p.missing
+		return workspace.Workspace{}, p.missing
 	}
-	w, err := p.Provision(ctx, req)
-	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
+	return p.Manager.Provision(ctx, req)
 }
 
-// Path implements launch.Workspaces.
-func (p launchPlaces) Path(id string) (launch.Place, error) {
+// Get implements launch.Workspaces.
+func (p launchPlaces) Get(id string) (workspace.Workspace, error) {
 	if p.missing != nil {
-		return launch.Place{}, p.missing
+		return workspace.Workspace{}, p.missing
 	}
-	w, err := p.Get(id)
-	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
+	return p.Manager.Get(id)
 }
 
 // coordinatorModel implements validation.Model. It uses the one configured model for small

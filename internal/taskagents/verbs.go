@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
@@ -15,7 +14,7 @@ import (
 func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
-		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser,
+		Launcher: t.threads.launcher, Agents: t, Registry: t.threads.registry, Choice: t.chooser,
 		Roots: threads.ShareRoots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: verbs.Parse(v.RolePolicy, v.ConnectorPolicy),
 		Now: time.Now,
 	}
@@ -54,24 +53,4 @@ func (s *Service) Texts() []Text {
 			},
 		},
 	}
-}
-
-// verbAgents implements verbs.Agents with the live sessions.
-type verbAgents struct{ *taskAgents }
-
-// Terminal implements verbs.Agents.
-func (a verbAgents) Terminal(id string) (verbs.Terminal, error) {
-	_, live, err := a.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return patient{live}, nil
-}
-
-// patient is a live session whose Send does not wait for a busy program.
-type patient struct{ sessions.Live }
-
-// Send implements verbs.Terminal.
-func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
-	return sessions.SendSoon(ctx, p.Live, text, atOnce)
 }

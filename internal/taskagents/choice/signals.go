@@ -1,6 +1,9 @@
 package choice
 
-import "regexp"
+import (
+	"cmp"
+	"regexp"
+)
 
 // Task describes a task for the choice of its program.
 type Task struct {
@@ -54,17 +57,15 @@ var lists = words{
 	fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
 }
 
-// kind returns the main sort of work of a task: its Kind, otherwise by its words. Words never
-// yield mixed: a task with words of research and coding is coding.
-func (t *Task) kind() string {
+// KindOf returns the main sort of work of a text by its words: coding, research, planning or ops.
+func KindOf(text string) string {
+	text = text[:min(len(text), maxText)]
 	switch {
-	case t.Kind != "":
-		return t.Kind
-	case lists.ops.MatchString(t.Text):
+	case lists.ops.MatchString(text):
 		return "ops"
-	case lists.planning.MatchString(t.Text):
+	case lists.planning.MatchString(text):
 		return "planning"
-	case lists.research.MatchString(t.Text) && !lists.implementation.MatchString(t.Text):
+	case lists.research.MatchString(text) && !lists.implementation.MatchString(text):
 		return "research"
 	}
 	return "coding"
@@ -73,7 +74,7 @@ func (t *Task) kind() string {
 // Signals returns the signals of a task, by its words and its other fields.
 func (t Task) Signals() Signals {
 	t.Text = t.Text[:min(len(t.Text), maxText)]
-	kind := t.kind()
+	kind := cmp.Or(t.Kind, KindOf(t.Text))
 	value := func(words *regexp.Regexp, hit, miss float64, plus ...float64) float64 {
 		v := miss
 		if words.MatchString(t.Text) {

@@ -74,13 +74,10 @@ type Place struct {
 	Conflicts        []string // files with conflicts between the parts that this one depends on
 }
 
-// Workspaces creates clones of repositories.
+// Workspaces creates clones of repositories, and worktrees beside them.
 type Workspaces interface {
-	Clone(ctx context.Context, repo, base, label string) (Place, error)
-	// Worktree creates a worktree with its own branch beside a clone.
-	Worktree(ctx context.Context, clone, label string) (Place, error)
-	// Path returns an existing workspace by its id.
-	Path(id string) (Place, error)
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	Get(id string) (workspace.Workspace, error)
 }
 
 // Chooser selects the program for a task.
@@ -233,7 +230,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	}
 	p = threads.Plan{Brief: t.Brief, Thread: row.Thread{
 		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID,
-		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: t.Kind,
+		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: cmp.Or(t.Kind, row.ThreadKind(choice.KindOf(cmp.Or(t.Request, t.Parts[0].Task)))),
 		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {

@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 const (
@@ -270,7 +271,8 @@ func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Pla
 	if err != nil || len(d.Nodes) == 2 {
 		return clone, err
 	}
-	return l.cfg.Workspaces.Worktree(ctx, clone.ID, n.AssignedLabel)
+	w, err := l.cfg.Workspaces.Provision(ctx, workspace.Request{Parent: clone.ID, Role: "part", Slug: n.AssignedLabel})
+	return placeOf(w), err
 }
 
 // clone returns the clone of a thread. The first call creates it and stores its id in the
@@ -283,14 +285,15 @@ func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) 
 		return Place{}, err
 	}
 	if id := row.Meta(d.Metadata, metaWorkspace); id != "" {
-		return l.cfg.Workspaces.Path(id)
+		w, err := l.cfg.Workspaces.Get(id)
+		return placeOf(w), err
 	}
-	place, err := l.cfg.Workspaces.Clone(ctx, repo, base, label)
+	w, err := l.cfg.Workspaces.Provision(ctx, workspace.Request{Repo: repo, BaseBranch: base, Role: "task", Slug: label})
 	if err != nil {
 		return Place{}, err
 	}
-	_, err = l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, metaWorkspace, place.ID) })
-	return place, err
+	_, err = l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, metaWorkspace, w.ID) })
+	return placeOf(w), err
 }
 
 // instructions returns the prompt of a part (its task, its pending messages and the summaries

@@ -135,7 +135,7 @@ func (x *Exchange) Ended() error {
 }
 
 // Blocked returns an error if a program with this state takes no text, because it waits for a login
-// or an answer. The hints say how to give them.
+// or an answer. The hints name the commands for that.
 func (m Mask) Blocked(s detect.Status, login, answer string) error {
 	switch s.State {
 	case detect.Authenticating:

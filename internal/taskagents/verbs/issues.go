@@ -42,7 +42,7 @@ func (v *verbs) issues(ctx context.Context, c Call, params json.RawMessage) (Res
 	if named == "" {
 		return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
 	}
-	repo, err := v.cfg.Workspaces.Repository(ctx, named)
+	repo, err := v.cfg.Workspaces.Issues(ctx, named)
 	if err != nil {
 		return Fail(err, nil)
 	}
@@ -79,7 +79,7 @@ func (p *issueParams) complete(op string) error {
 
 // createIssues creates one issue if there is a title, otherwise one for each entry of the list in the
 // body or the message. After a failure the data holds the issues that were created.
-func createIssues(ctx context.Context, repo forge.Repository, p issueParams, said string) (Result, error) {
+func createIssues(ctx context.Context, repo forge.Issues, p issueParams, said string) (Result, error) {
 	items := []forge.Item{{Title: p.Title, Body: p.Body}}
 	if p.Title == "" { // with a title, a list is the body of one issue
 		if items = forge.Items(p.Body); items == nil {
@@ -114,7 +114,7 @@ func createIssues(ctx context.Context, repo forge.Repository, p issueParams, sai
 }
 
 // manage runs an operation other than create.
-func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (Result, error) {
+func manage(ctx context.Context, repo forge.Issues, op string, p issueParams) (Result, error) {
 	var issue forge.Issue
 	var err error
 	word := op

@@ -116,7 +116,7 @@ func (v *verbs) stop(_ context.Context, c Call, params json.RawMessage) (Result,
 			if !i.Live() {
 				continue
 			}
-			if t, err := v.cfg.Agents.Terminal(i.ID); err == nil {
+			if _, t, err := v.cfg.Agents.Get(i.ID); err == nil {
 				t.Stop(false)
 				stopped = append(stopped, i.ID)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -35,11 +36,11 @@ func (o ownAgents) List() []agents.Info {
 	return slices.DeleteFunc(o.Agents.List(), func(i agents.Info) bool { return i.Owner != o.by })
 }
 
-func (o ownAgents) Terminal(id string) (Terminal, error) {
+func (o ownAgents) Get(id string) (agents.Info, sessions.Live, error) {
 	if !slices.ContainsFunc(o.List(), func(i agents.Info) bool { return i.ID == id }) {
-		return nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return agents.Info{}, nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
 	}
-	return o.Agents.Terminal(id)
+	return o.Agents.Get(id)
 }
 
 type ownThreads struct {

@@ -81,15 +81,15 @@ func (f *fleet) List() []agents.Info {
 	return slices.Clone(f.infos)
 }
 
-func (f *fleet) Terminal(id string) (verbs.Terminal, error) {
+func (f *fleet) Get(id string) (agents.Info, sessions.Live, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, i := range f.infos {
 		if i.ID == id {
-			return &terminal{f, at}, nil
+			return i, &terminal{fleet: f, at: at}, nil
 		}
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %q", id).With("session_not_found", "")
+	return agents.Info{}, nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %q", id).With("session_not_found", "")
 }
 
 func (f *fleet) set(at int, change func(*agents.Info)) {
@@ -98,17 +98,19 @@ func (f *fleet) set(at int, change func(*agents.Info)) {
 	change(&f.infos[at])
 }
 
+// terminal is a session of the fleet; methods that the verbs do not call are missing.
 type terminal struct {
-	*fleet
-	at int
+	sessions.Live
+	fleet *fleet
+	at    int
 }
 
-func (t *terminal) Info() sessions.Info { return t.List()[t.at].Info }
+func (t *terminal) Info() sessions.Info { return t.fleet.List()[t.at].Info }
 
 func (t *terminal) Send(_ context.Context, text string, _ bool) (sessions.Outcome, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, text)
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, text)
 	return sessions.Delivered, nil
 }
 
@@ -118,20 +120,20 @@ func (t *terminal) Keys(_ context.Context, names []string) error {
 			return capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no key nokey").With("unknown_key", "")
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, fmt.Sprint(names))
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, fmt.Sprint(names))
 	return nil
 }
 
 func (t *terminal) Choose(_ context.Context, fingerprint, label string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, "choose "+fingerprint+" "+label)
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, "choose "+fingerprint+" "+label)
 	return nil
 }
 
-func (t *terminal) Stop(bool) { t.set(t.at, func(i *agents.Info) { i.Status = detect.Stopped }) }
+func (t *terminal) Stop(bool) { t.fleet.set(t.at, func(i *agents.Info) { i.Status = detect.Stopped }) }
 
 // launcher keeps what it is given in the real registry, and starts sessions in the fleet.
 type launcher struct {
@@ -200,7 +202,7 @@ func (l *launcher) Track(ctx context.Context, by capability.Principal, session, 
 	}); err != nil {
 		return "", err
 	}
-	t, err := l.r.fleet.Terminal(session)
+	_, t, err := l.r.fleet.Get(session)
 	if err == nil {
 		_, err = t.Send(ctx, task, false)
 	}

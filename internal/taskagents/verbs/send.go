@@ -174,7 +174,7 @@ func (v *verbs) send(ctx context.Context, c Call, params json.RawMessage) (Resul
 
 // tell sends the text s to a session. If task is set, it first creates a supervised task for
 // the session.
-func (v *verbs) tell(ctx context.Context, c Call, t Terminal, s, task, label string) (Result, error) {
+func (v *verbs) tell(ctx context.Context, c Call, t sessions.Live, s, task, label string) (Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
 		var thread string
@@ -183,7 +183,7 @@ func (v *verbs) tell(ctx context.Context, c Call, t Terminal, s, task, label str
 			v.talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
 		}
 	} else {
-		outcome, err = t.Send(ctx, s, false)
+		outcome, err = sessions.SendSoon(ctx, t, s, false)
 	}
 	i := t.Info()
 	if err != nil && capability.AsError(err).Reason == sessions.ReasonBlocked && i.Blocker != nil {

@@ -56,18 +56,9 @@ type Registry interface {
 type Agents interface {
 	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
 	List() []agents.Info // the oldest first
-	// Terminal returns a session that runs or ended recently. It fails with not_found, reason
+	// Get returns a session that runs or ended recently. It fails with not_found, reason
 	// session_not_found.
-	Terminal(id string) (Terminal, error)
-}
-
-// Terminal is one session, with or without a terminal.
-type Terminal interface {
-	Info() sessions.Info
-	Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error)
-	Keys(ctx context.Context, names []string) error
-	Choose(ctx context.Context, fingerprint, label string) error
-	Stop(force bool)
+	Get(id string) (agents.Info, sessions.Live, error)
 }
 
 // Choice selects the program for a task.
@@ -88,7 +79,7 @@ type Workspaces interface {
 	List() []workspace.Workspace // the newest first
 	Resolve(labelOrID string) (workspace.Workspace, error)
 	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
-	Repository(ctx context.Context, repo string) (forge.Repository, error)
+	Issues(ctx context.Context, repo string) (forge.Issues, error)
 }
 
 // Config holds the dependencies of the verbs. Choice and Now are required. Verbs whose
@@ -156,21 +147,19 @@ func (v *verbs) pick(wanted programs.Name) programs.Name { return cmp.Or(v.cfg.C
 // session returns the session with the given id. If id is "", it returns the last session of
 // the call's conversation if that is live, otherwise the newest live session; without one it
 // fails with NO_SESSION.
-func (v *verbs) session(c Call, id string) (Terminal, error) {
-	if id != "" {
-		return v.cfg.Agents.Terminal(id)
-	}
-	if last := v.talks.Last(c).SessionID; last != "" {
-		if t, err := v.cfg.Agents.Terminal(last); err == nil && t.Info().Live() {
-			return t, nil
+func (v *verbs) session(c Call, id string) (sessions.Live, error) {
+	if id == "" {
+		live := slices.DeleteFunc(v.cfg.Agents.List(), func(i agents.Info) bool { return !i.Live() })
+		if len(live) == 0 {
+			return nil, NoSession.Errorf("no agent is running")
+		}
+		last := v.talks.Last(c).SessionID
+		if id = live[len(live)-1].ID; slices.ContainsFunc(live, func(i agents.Info) bool { return i.ID == last }) {
+			id = last
 		}
 	}
-	for _, i := range slices.Backward(v.cfg.Agents.List()) {
-		if i.Live() {
-			return v.cfg.Agents.Terminal(i.ID)
-		}
-	}
-	return nil, NoSession.Errorf("no agent is running")
+	_, s, err := v.cfg.Agents.Get(id)
+	return s, err
 }
 
 // Context returns the current state of task agents as a text for the model of a principal.

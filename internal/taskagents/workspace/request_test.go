@@ -47,14 +47,11 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	}
 	_, err = s.m.Resolve("")
 	wantReason(t, err, "workspace_not_found")
-	if r, err := s.m.Repository(ctx, s.remote); err != nil {
-		t.Error(err)
-	} else if _, err := r.ListIssues(ctx, forge.IssueFilter{}); reason(err) != "no_issues" {
-		t.Errorf(`%v; want reason(err) = "no_issues"`, err)
-	}
-	_, err = s.m.Repository(ctx, "acme/widget")
+	_, err = s.m.Issues(ctx, s.remote)
+	wantReason(t, err, "no_issues")
+	_, err = s.m.Issues(ctx, "acme/widget")
 	wantReason(t, err, "no_forge")
-	_, err = s.m.Repository(ctx, "https://example.com/a/b")
+	_, err = s.m.Issues(ctx, "https://example.com/a/b")
 	wantReason(t, err, "invalid_repo_domain")
 }
 
