@@ -228,10 +228,11 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	if len(t.Criteria) == 0 {
 		criteria = nil
 	}
+	request := cmp.Or(t.Request, t.Parts[0].Task)
 	p = threads.Plan{Brief: t.Brief, Thread: row.Thread{
 		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID,
-		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: cmp.Or(t.Kind, row.ThreadKind(choice.KindOf(cmp.Or(t.Request, t.Parts[0].Task)))),
-		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
+		Title: cmp.Or(t.Title, beginning(request)), Kind: cmp.Or(t.Kind, row.ThreadKind(choice.KindOf(request))),
+		OriginalRequest: request, AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {
 		name := programs.Name("")
