@@ -118,9 +118,6 @@ func (t *task) turn(e sessions.Event) {
 		t.execute("turn_complete", e.Text, nil, directive.Answer{Action: "complete", Reasoning: "The pull request is there."})
 		return
 	}
-	if !t.unpaused() {
-		return
-	}
 	a := t.ask(situation{event: "turn_complete", text: e.Text})
 	t.c.tell(t.event("turn_assessment", a))
 	t.execute("turn_complete", e.Text, nil, a)
@@ -144,23 +141,6 @@ func (t *task) skill(e sessions.Event, text directive.Text) bool {
 		t.sent(t.row.LastSeenDecisionIndex)
 	}
 	return asked
-}
-
-// unpaused waits until the coordinator is not paused. It returns false if the coordinator
-// closes.
-func (t *task) unpaused() bool {
-	t.c.mu.Lock()
-	paused := t.c.paused
-	t.c.mu.Unlock()
-	if paused == nil {
-		return true
-	}
-	select {
-	case <-paused:
-		return true
-	case <-t.c.ctx.Done():
-		return false
-	}
 }
 
 // ask returns a decision. The small model decides routine questions and the parent the others;

@@ -92,8 +92,8 @@ func TestEveryStepIsTold(t *testing.T) {
 		t.Errorf(`%v, %v; want no error, got = []string{"commit skipped", "push done", "pull_request skipped"}, f.Stat.Files = 1`,
 			got, err)
 	}
-	if stat, err := s.m.DiffStat(ctx, w.ID, ""); err != nil || stat.Files != 1 || stat.Insertions != 1 {
-		t.Errorf("%+v, %v; want no error, stat.Files = 1, stat.Insertions = 1", stat, err)
+	if d, err := s.m.Diff(ctx, w.ID, ""); err != nil || d.Stat.Files != 1 || d.Stat.Insertions != 1 {
+		t.Errorf("Diff().Stat = %+v, %v; want 1 file and 1 insertion, no error", d.Stat, err)
 	}
 	for _, p := range []forge.PullRequest{{}, {Title: strings.Repeat("x", 257)}} {
 		_, err := s.m.OpenPull(ctx, w.ID, p)
