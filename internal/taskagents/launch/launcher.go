@@ -217,7 +217,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		meta = row.WithMeta(meta, key, value)
 	}
 	if t.Validator != nil {
-		if meta, err = withMember(meta, "validator", t.Validator); err != nil {
+		if meta, err = row.WithMember(meta, "validator", t.Validator); err != nil {
 			return p, err
 		}
 	}
@@ -301,20 +301,6 @@ func beginning(s string) string {
 		return line
 	}
 	return strings.TrimSpace(text.CutRunes(line, titleLen-1)) + "…"
-}
-
-// withMember returns a copy of the JSON object with one member set. An empty object is {}.
-func withMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if err := jsonx.Unmarshal(object, &members); len(object) > 0 && err != nil {
-		return nil, err
-	}
-	raw, err := jsonx.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	members[key] = raw
-	return jsonx.Marshal(members)
 }
 
 // asError returns the *capability.Error in err, or err converted to one.

@@ -337,7 +337,7 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 	req agents.Request,
 ) (agents.Info, error) {
 	label := cmp.Or(n.AssignedLabel, t.Title)
-	meta, err := withMember(nil, "keepAliveAfterComplete", true)
+	meta, err := row.WithMember(nil, "keepAliveAfterComplete", true)
 	if err != nil {
 		return agents.Info{}, err
 	}
@@ -370,7 +370,7 @@ func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row
 		Keep bool `json:"keepAliveAfterComplete"`
 	}
 	if len(t.Metadata) > 0 && json.Unmarshal(t.Metadata, &said) == nil && said.Keep {
-		if meta, err := withMember(s.Metadata, "keepAlive", true); err == nil {
+		if meta, err := row.WithMember(s.Metadata, "keepAlive", true); err == nil {
 			s.Metadata = meta
 		}
 	}

@@ -77,6 +77,10 @@ type Program struct {
 	// StrayTurns is set if it runs turns of its own, for example one that finds a title.
 	StrayTurns bool
 
+	// Records is the folder below the user's home in which it records conversations, and hooks name
+	// the file. "" if it records them in Spawn.KeepDir, or in another form.
+	Records string
+
 	DeliverDelay time.Duration // between ready and the first input
 	NoServer     bool          // it cannot use an MCP server
 	Advice       string        // a line of the memory file that only this program needs

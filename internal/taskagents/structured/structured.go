@@ -123,7 +123,6 @@ type Session struct {
 	declined refusal // last refused request
 	trouble  trouble
 	counts   Counts
-	usage    dialect.Usage
 	open     []*pending // questions without answer, the oldest first
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program

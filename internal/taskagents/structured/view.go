@@ -28,9 +28,6 @@ func (s *Session) Info() sessions.Info {
 	defer s.mu.Unlock()
 	i := s.info
 	i.Queued = s.x.Waiting()
-	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
-		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
-	}
 	return s.spec.Mask.Info(i)
 }
 

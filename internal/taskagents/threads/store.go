@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -129,6 +130,8 @@ type Summary struct {
 	CompletedNodeCount int        `json:"completedNodeCount"`
 	VerifierJobCount   int        `json:"verifierJobCount"`
 	EvidenceCount      int        `json:"evidenceCount"`
+	// Usage is the sum of what its sessions report, or nil if none does.
+	Usage *programs.Usage `json:"usage,omitempty"`
 }
 
 // Field is one list of a detail.
