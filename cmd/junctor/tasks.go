@@ -172,10 +172,16 @@ func (a *app) printTask(raw json.RawMessage) error {
 			a.printf("\n%s\n%s\n", plainText(r.Key), r.Params.Message)
 		}
 	}
-	var said struct{ Text string }
+	var said struct {
+		Text  string
+		Usage *usageRow
+	}
 	switch {
 	case t.Kind == "thread" && json.Unmarshal(t.Result, &said) == nil && said.Text != "":
 		a.printf("\n%s\n", plainLines(said.Text))
+		if said.Usage != nil {
+			a.printf("\nusage: %s\n", said.Usage)
+		}
 	case len(t.Result) > 0:
 		a.printf("\n%s\n", plainText(string(t.Result)))
 	}

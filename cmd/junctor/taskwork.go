@@ -29,7 +29,30 @@ type threadRow struct {
 	OriginalRequest                  string
 	UpdatedAt                        time.Time
 	SessionCount, ActiveSessionCount int
-	Sessions                         []struct{ SessionID, Framework, Label, Status, Workdir, CompletionSummary string }
+	Usage                            *usageRow
+	Sessions                         []struct {
+		SessionID, Framework, Label, Status, Workdir, CompletionSummary string
+
+		Metadata struct{ Usage *usageRow }
+	}
+}
+
+// usageRow is what agents have used, as their programs report it.
+type usageRow struct {
+	InputTokens, OutputTokens int64
+	CostUSD                   float64
+}
+
+// String returns the usage in words, and "-" if it is not known.
+func (u *usageRow) String() string {
+	if u == nil {
+		return "-"
+	}
+	s := fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens)
+	if u.CostUSD > 0 {
+		s += fmt.Sprintf(", %.4f USD", u.CostUSD)
+	}
+	return s
 }
 
 type startedRow struct {

@@ -187,7 +187,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 		to.Status = d.Thread.Summary
 		to.Result, err = jsonx.Marshal(map[string]any{
 			"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary,
-			"agents": outcomes(d.Sessions),
+			"agents": outcomes(d.Sessions), "usage": d.Usage,
 		})
 		if err != nil {
 			return err
@@ -252,7 +252,7 @@ func outcomes(list []row.Session) []map[string]any {
 		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
 			out = append(out, map[string]any{
 				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir,
-				"summary": s.CompletionSummary,
+				"summary": s.CompletionSummary, "usage": threads.UsageOf(s.Metadata),
 			})
 		}
 	}

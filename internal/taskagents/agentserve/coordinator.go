@@ -78,6 +78,7 @@ type taskView struct {
 	AutoResolved int               `json:"autoResolvedCount"`
 	Summary      string            `json:"completionSummary,omitempty"`
 	LastActivity row.Millis        `json:"lastActivityAt"`
+	Usage        *programs.Usage   `json:"usage,omitempty"`
 }
 
 func viewOf(s row.Session) taskView {
@@ -85,7 +86,7 @@ func viewOf(s row.Session) taskView {
 		ThreadID: s.ThreadID, NodeID: row.Meta(s.Metadata, "taskNodeId"), SessionID: s.SessionID, AgentType: s.Framework, Label: s.Label,
 		OriginalTask: s.OriginalTask,
 		Workdir:      s.Workdir, Repo: s.Repo, Status: s.Status, Decisions: s.DecisionCount, AutoResolved: s.AutoResolvedCount,
-		Summary: s.CompletionSummary, LastActivity: s.LastActivityAt,
+		Summary: s.CompletionSummary, LastActivity: s.LastActivityAt, Usage: threads.UsageOf(s.Metadata),
 	}
 }
 

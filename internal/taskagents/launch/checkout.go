@@ -122,7 +122,7 @@ func (l *Launcher) keepCheckout(ctx context.Context, thread string, c InCheckout
 	var failed error
 	_, err := l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) {
 		var meta json.RawMessage
-		if meta, failed = withMember(t.Metadata, metaCheckout, c); failed == nil {
+		if meta, failed = row.WithMember(t.Metadata, metaCheckout, c); failed == nil {
 			t.Metadata = meta
 		}
 	})

@@ -74,13 +74,10 @@ type Place struct {
 	Conflicts        []string // files with conflicts between the parts that this one depends on
 }
 
-// Workspaces creates clones of repositories.
+// Workspaces creates clones of repositories, and worktrees beside them.
 type Workspaces interface {
-	Clone(ctx context.Context, repo, base, label string) (Place, error)
-	// Worktree creates a worktree with its own branch beside a clone.
-	Worktree(ctx context.Context, clone, label string) (Place, error)
-	// Path returns an existing workspace by its id.
-	Path(id string) (Place, error)
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	Get(id string) (workspace.Workspace, error)
 }
 
 // Chooser selects the program for a task.
@@ -220,7 +217,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		meta = row.WithMeta(meta, key, value)
 	}
 	if t.Validator != nil {
-		if meta, err = withMember(meta, "validator", t.Validator); err != nil {
+		if meta, err = row.WithMember(meta, "validator", t.Validator); err != nil {
 			return p, err
 		}
 	}
@@ -231,10 +228,11 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	if len(t.Criteria) == 0 {
 		criteria = nil
 	}
+	request := cmp.Or(t.Request, t.Parts[0].Task)
 	p = threads.Plan{Brief: t.Brief, Thread: row.Thread{
 		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID,
-		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: t.Kind,
-		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
+		Title: cmp.Or(t.Title, beginning(request)), Kind: cmp.Or(t.Kind, row.ThreadKind(choice.KindOf(request))),
+		OriginalRequest: request, AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {
 		name := programs.Name("")
@@ -303,20 +301,6 @@ func beginning(s string) string {
 		return line
 	}
 	return strings.TrimSpace(text.CutRunes(line, titleLen-1)) + "…"
-}
-
-// withMember returns a copy of the JSON object with one member set. An empty object is {}.
-func withMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if err := jsonx.Unmarshal(object, &members); len(object) > 0 && err != nil {
-		return nil, err
-	}
-	raw, err := jsonx.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	members[key] = raw
-	return jsonx.Marshal(members)
 }
 
 // asError returns the *capability.Error in err, or err converted to one.

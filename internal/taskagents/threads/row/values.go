@@ -137,6 +137,7 @@ const (
 	SessionUpdated     = "session_updated"
 	SessionInterrupt   = "session_interrupted"
 	DecisionRecorded   = "decision_recorded"
+	DecisionShared     = "decision_shared"
 	ArtifactRecorded   = "artifact_recorded"
 	SummaryUpdated     = "summary_updated"
 	SwarmComplete      = "swarm_complete"

@@ -72,7 +72,6 @@ func (h *BareHost) open(repo Repo) (*repository, error) {
 }
 
 type repository struct {
-	NoIssues
 	host *BareHost
 	dir  string
 }

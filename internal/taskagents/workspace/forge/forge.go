@@ -12,7 +12,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -32,7 +31,11 @@ type Repository interface {
 	Facts(ctx context.Context) (Facts, error)
 	// OpenPull opens a pull request, or returns the open one for the same branches.
 	OpenPull(ctx context.Context, p PullRequest) (Pull, error)
+}
 
+// Issues is a [Repository] with issues.
+type Issues interface {
+	Repository
 	CreateIssue(ctx context.Context, title, body string, labels []string) (Issue, error)
 	ListIssues(ctx context.Context, f IssueFilter) ([]Issue, error)
 	// GetIssue returns an issue with its first hundred comments.
@@ -105,37 +108,3 @@ type IssueChange struct {
 	Title, Body, State *string
 	Labels             *[]string
 }
-
-// NoIssues implements the methods of [Repository] about issues for a forge without them. All
-// methods fail with unavailable, reason no_issues.
-type NoIssues struct{}
-
-func noIssues() error {
-	return capability.Errorf(capability.CodeUnavailable, "forge.issues", "this forge keeps no issues").With("no_issues",
-		"use a repository on a forge that has them")
-}
-
-// CreateIssue fails.
-func (NoIssues) CreateIssue(context.Context, string, string, []string) (Issue, error) {
-	return Issue{}, noIssues()
-}
-
-// ListIssues fails.
-func (NoIssues) ListIssues(context.Context, IssueFilter) ([]Issue, error) { return nil, noIssues() }
-
-// GetIssue fails.
-func (NoIssues) GetIssue(context.Context, int) (Issue, error) { return Issue{}, noIssues() }
-
-// UpdateIssue fails.
-func (NoIssues) UpdateIssue(context.Context, int, IssueChange) (Issue, error) {
-	return Issue{}, noIssues()
-}
-
-// Comment fails.
-func (NoIssues) Comment(context.Context, int, string) (Comment, error) { return Comment{}, noIssues() }
-
-// ListComments fails.
-func (NoIssues) ListComments(context.Context, int) ([]Comment, error) { return nil, noIssues() }
-
-// AddLabels fails.
-func (NoIssues) AddLabels(context.Context, int, []string) (Issue, error) { return Issue{}, noIssues() }

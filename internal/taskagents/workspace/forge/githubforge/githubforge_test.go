@@ -34,7 +34,7 @@ type hub struct {
 	noLabels bool
 }
 
-func newHub(t *testing.T) (*hub, forge.Repository) {
+func newHub(t *testing.T) (*hub, forge.Issues) {
 	t.Helper()
 	h := &hub{t: t, comments: make(map[int][]map[string]any), scopes: "gist, repo"}
 	mux := http.NewServeMux()
@@ -116,13 +116,17 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 	return h, open(t, h.server.URL+"/api/v3", token)
 }
 
-func open(t *testing.T, base, token string) forge.Repository {
+func open(t *testing.T, base, token string) forge.Issues {
 	t.Helper()
 	r, err := New(Config{Base: base, Timeout: 5 * time.Second}).Open(forge.Repo{Owner: "acme", Name: "widget"}, secret.New(token))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	issues, ok := r.(forge.Issues)
+	if !ok {
+		t.Fatalf("Open() = %T, want a forge.Issues", r)
+	}
+	return issues
 }
 
 func (h *hub) answer(w http.ResponseWriter, status int, v any) {
