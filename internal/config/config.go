@@ -73,6 +73,7 @@ type Audit struct {
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
 	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
+	Anchor    string        `koanf:"anchor" doc:"Place outside the home to which checkpoints of the log are written, so that an older copy of the home is noticed: the absolute path of a file on another disk, an http or https URL that receives each as a POST, or syslog. Empty: none. See docs/operations.md."`
 }
 
 // Console configures the web console.
@@ -304,6 +305,11 @@ func (c *Config) Validate() error {
 	}
 	if err := oneOf("console.verify", c.Console.Verify, "code", "off"); err != nil {
 		return err
+	}
+	if a := c.Audit.Anchor; a != "" && a != "syslog" && !filepath.IsAbs(a) {
+		if u, err := url.Parse(a); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("audit.anchor: %q is not an absolute path, an http or https URL, or syslog", a)
+		}
 	}
 	if err := oneOf("audit.level", c.Audit.Level, "debug", "info"); err != nil {
 		return err
