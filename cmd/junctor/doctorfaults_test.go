@@ -133,6 +133,10 @@ func faultsWithoutServer() []aFault {
 			h.replaced(t, "audit/audit-00000001.jsonl", "server_stopped", "server_started")
 		}},
 		{
+			"an anchor that was removed", func(t *testing.T, h *patient) { h.env = []string{"JUNCTOR_AUDIT_ANCHOR=" + t.TempDir() + "/gone"} },
+			"audit chain", "has no checkpoint of it", "start the server", func(_ *testing.T, h *patient) { h.env = nil },
+		},
+		{
 			"the audit's key is gone", func(t *testing.T, h *patient) { h.remove(t, "state/audit.key") }, "audit key", "is gone",
 			"state/audit.key back from a backup", nil,
 		},

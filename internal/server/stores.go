@@ -58,10 +58,14 @@ func (s *Server) openStores(ctx context.Context) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "audit", "the audit key cannot be read", err)
 	}
+	anchor, err := segment.NewAnchor(s.cfg.Audit.Anchor, s.home.Dir)
+	if err != nil {
+		return err
+	}
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
 		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
-		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
+		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention, Anchor: anchor,
 	})
 	return err
 }

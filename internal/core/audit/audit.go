@@ -92,6 +92,7 @@ type Config struct {
 	Segments Segments
 	Mirror   Mirror // nil: no copies under logs/
 	Index    Index  // nil: queries read the segments; no checkpoints
+	Anchor   Anchor // nil: checkpoints are stored in the index only
 	Gateway  string // metadata.gateway of every record
 	Mode     Mode   // "": Standard
 
@@ -157,6 +158,9 @@ type Health struct {
 	Lost    uint64 `json:"lost"`            // records that did not fit into the ring since the log was opened
 	Seq     uint64 `json:"seq"`             // last record in the chain
 	Hash    string `json:"hash"`            // of that record, hex
+
+	Anchored    uint64 `json:"anchored,omitempty"`     // last record whose checkpoint the anchor has
+	AnchorCause string `json:"anchor_cause,omitempty"` // why the last checkpoint could not be written there
 }
 
 // Log is the audit log. All methods are safe for concurrent use.
@@ -190,7 +194,10 @@ type Log struct {
 	seen     uint64 // end at the last turn of Run
 	watchers map[chan struct{}]struct{}
 
+	anchored anchored
+
 	chain    chain           // belongs to the goroutine that set writing
+	coded    uint64          // as in Checkpoint; set by Open
 	mirror   *mirrors        // nil without a Mirror
 	warned   map[string]bool // messages of upkeep whose error lasts; guarded by keeping
 	keeping  chan struct{}   // holds a token during upkeep; guards marked, floor
@@ -231,7 +238,10 @@ func (l *Log) Health() Health {
 	defer l.mu.Unlock()
 	h := Health{
 		Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq,
-		Hash: hex.EncodeToString(l.end.hash[:]),
+		Hash: hex.EncodeToString(l.end.hash[:]), Anchored: l.anchored.seq,
+	}
+	if l.anchored.cause != nil {
+		h.AnchorCause = l.anchored.cause.Error()
 	}
 	if l.cause != nil {
 		h.Cause = l.cause.Error()

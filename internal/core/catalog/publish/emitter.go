@@ -201,23 +201,3 @@ func candidates(s *arbitration.Selection) int {
 	}
 	return n
 }
-
-// Backend reports the choice of a runtime backend; a degraded one counts as a fallback.
-func (m *Emitter) Backend(s *catalog.Snapshot, class string, choice catalog.BackendChoice, from Call) {
-	e := choice.Entry
-	n := 0
-	for _, other := range s.Backends() {
-		if other.Contribution.Backend.Class == class {
-			n++
-		}
-	}
-	p := SelectedPayload{
-		Action: e.Action, CapabilityID: e.ID, ProviderKey: e.Key(), Step: 6, DecidedBy: "ranked_default", Caller: arbitration.Runtime,
-		Candidates: n, ExplanationID: from.Explanation,
-	}
-	m.emit(ProviderSelected, s.Generation, nil, from.Correlation, p)
-	if choice.Degraded {
-		p.Reasons = []arbitration.FallbackReason{{Step: 6, Provider: e.Key(), Reason: "degraded"}}
-		m.emit(FallbackSelected, s.Generation, nil, from.Correlation, p)
-	}
-}

@@ -221,19 +221,6 @@ func TestFallbacks(t *testing.T) {
 		t.Errorf("w.told(publish.FallbackSelected) = %q, want a second one because the provider of step 3 is unavailable", got)
 	}
 
-	w.put(backend("alt", capability.HealthDegraded))
-	w.put(backend("bad", capability.HealthUnhealthy))
-	s := w.c.Snapshot()
-	choice, err := s.Backend(catalog.BackendRequest{Class: "acp"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.pub.Telemetry.Backend(s, "acp", choice, publish.Call{})
-	if got := w.told(publish.FallbackSelected); len(got) != 3 ||
-		!strings.Contains(got[2], `"reasons":[{"step":6,"providerKey":"runtime-backend:acp:alt","reason":"degraded"}]`) {
-		t.Errorf("w.told(publish.FallbackSelected) = %q, want a third one because the backend of step 6 is degraded", got)
-	}
-
 	w.choose(capability.Context{}, "message.send", "")
 	w.want(publish.SelectionFailed, `{"action":"message.send","step":7,"code":"selection_required","candidates":2}`)
 }
