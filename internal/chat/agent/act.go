@@ -33,6 +33,9 @@ const (
 	maxAsks        = 3        // approvals that are requested for one call
 )
 
+// actionAsk is the action that begins a run.
+const actionAsk capability.Action = "chat.ask"
+
 // spelling is the form of tool names that every model service accepts.
 var spelling = compile.Spelling{Dialect: naming.Strict64}
 
@@ -58,6 +61,9 @@ func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
 	}
 	var out []tool
 	for _, x := range shown.Direct {
+		if x.Canonical == actionAsk { // a run begins no other
+			continue
+		}
 		if slices.ContainsFunc(x.Entries, permitted) && (!e.cfg.ReadOnly || x.Effect() == capability.EffectRead) {
 			if t, ok := definition(agent, x); ok {
 				out = append(out, t)
