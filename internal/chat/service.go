@@ -111,6 +111,11 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 			return nil, err
 		}
 		c.Agent = s.agent
+		if file := cfg.Agent.Character; file != "" {
+			if c.Persona, err = agent.ReadCharacter(file); err != nil {
+				return nil, err
+			}
+		}
 	}
 	s.chat = engine.New(c)
 	surface := chatserve.Config{

@@ -7,9 +7,11 @@ import (
 
 // Agent configures the agent that answers chat with the capabilities of the catalog.
 type Agent struct {
-	Tools  string      `koanf:"tools" doc:"What the agent may use to answer chat, if a model is configured: all (the rules decide, and by default every call with an effect needs an approval), reads (only what has no effect) or off (the model answers without tools)."`
-	View   string      `koanf:"view" doc:"Name of a view of mcp.views: the agent sees only its modules. Empty: all."`
-	Budget AgentBudget `koanf:"budget"`
+	Tools string `koanf:"tools" doc:"What the agent may use to answer chat, if a model is configured: all (the rules decide, and by default every call with an effect needs an approval), reads (only what has no effect) or off (the model answers without tools)."`
+	View  string `koanf:"view" doc:"Name of a view of mcp.views: the agent sees only its modules. Empty: all."`
+	// Character is a path.
+	Character string      `koanf:"character" doc:"File that describes who the agent is and how it writes: a character file of elizaOS (JSON), or any text. It is read at the start."`
+	Budget    AgentBudget `koanf:"budget"`
 }
 
 // AgentBudget bounds the answer to one message.

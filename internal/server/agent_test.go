@@ -215,7 +215,11 @@ func (n *node) ended(t testing.TB, run string) (out agentRun) {
 func TestTheAgentReadsAsksAndWrites(t *testing.T) {
 	home, dir := withFile(t)
 	model := newScriptedModel(t, readsAndWrites)
-	n := serve(t, home, model.env()...)
+	character := filepath.Join(home, "character.json")
+	if err := os.WriteFile(character, []byte(`{"name":"Ada","bio":"A copyist."}`), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	n := serve(t, home, append(model.env(), "JUNCTOR_AGENT_CHARACTER="+character)...)
 	r := n.tell(t, "s1", "copy it")
 	if r.Type != "confirmation" || r.Run == "" || r.Error == nil || r.Error.Code != capability.CodeApprovalRequired {
 		t.Fatalf("the reply: got %+v, want a confirmation of a run", r)
@@ -240,6 +244,9 @@ func TestTheAgentReadsAsksAndWrites(t *testing.T) {
 		t.Errorf("the reply: got %q with %s, want the texts of the model, and the calls with their approval", last.Text, last.Metadata)
 	}
 	asked := model.asked()
+	if !strings.Contains(asked[0], "You are Ada.") {
+		t.Errorf("the prompt: got %s, want it to begin with the character", asked[0])
+	}
 	if len(asked) != 3 || !strings.Contains(asked[2], "in capitals, please") || !strings.Contains(asked[1], "hello") {
 		t.Errorf("requests to the model: got %d, want 3: the second with the content of the file, the last with the addition",
 			len(asked))

@@ -46,7 +46,8 @@ type Config struct {
 	Commands func() *command.Router
 	Usage    func(extension string) (string, error) // returns the extension's usage document
 	Model    Model
-	Agent    Agent // nil: the model answers without tools
+	Agent    Agent  // nil: the model answers without tools
+	Persona  string // who the agent is, for its prompt; may be empty
 	// Subagents returns the action of a word after /subagents; nil if task agents are
 	// disabled.
 	Subagents func(word string) (capability.Action, bool)
