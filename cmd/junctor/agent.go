@@ -128,6 +128,19 @@ func (a *app) agentVerbs() []*cobra.Command {
 	return []*cobra.Command{list, show, cancel}
 }
 
+// stopTimeout bounds the request that stops the agent when the user leaves.
+const stopTimeout = 5 * time.Second
+
+// stopAgent ends what the agent does in a conversation.
+func (a *app) stopAgent(server *client.Client, session string) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	body := map[string]any{"session_id": session, "text": "/stop"}
+	if err := server.Do(ctx, http.MethodPost, "/api/v1/chat/messages", body, nil); err != nil {
+		a.note("the agent may still work in the session " + session + ": junctor chat runs")
+	}
+}
+
 // waiting is a run of the agent that waits for approvals.
 type waiting struct {
 	run, event string

@@ -65,6 +65,9 @@ func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
 	s.until("Session s1")
 	s.keys("copy it\r")
 	s.until("Approve once? yes, no, or later:")
+	if !strings.Contains(s.text(), "the agent of admin:local-admin") {
+		t.Errorf("the approval shows\n%s\nwant for whom the agent acts", s.text())
+	}
 	if got := strings.Count(s.raw(), "long"); got < 200 {
 		t.Errorf("the input that was shown has %d of its words, want all 200", got)
 	}
@@ -92,5 +95,32 @@ func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
 	id := strings.Fields(strings.Split(listed, "\n")[1])[0]
 	if shown := h.run(t, "chat", "show", id); !strings.Contains(shown, "fs.writeText") || !strings.Contains(shown, "apr_") {
 		t.Errorf("chat show: got %s, want the call with its approval", shown)
+	}
+}
+
+// Ctrl-C while the agent works ends its run, too.
+func TestCtrlCInAChatStopsTheAgent(t *testing.T) {
+	asked, leave := make(chan struct{}, 8), make(chan struct{})
+	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(model.Close)
+	t.Cleanup(func() { close(leave) })
+	h := &patient{home: filepath.Join(t.TempDir(), "home"), env: []string{"JUNCTOR_MODEL_URL=" + model.URL + "/v1", "JUNCTOR_MODEL_NAME=tiny"}}
+	h.serve(t)
+	s := h.sit(t, 120, 30, t.TempDir(), nil, "chat", "--session", "s1")
+	s.until("Session s1")
+	s.keys("think\r")
+	<-asked
+	s.keys("\x03")
+	if code := s.ends(); code != 130 {
+		t.Errorf("exit status: got %d, want 130", code)
+	}
+	if listed := h.run(t, "chat", "runs"); !strings.Contains(listed, "cancelled") {
+		t.Errorf("chat runs: got %s, want the run cancelled", listed)
 	}
 }

@@ -138,13 +138,17 @@ func (a *app) chat(ctx context.Context, session string) error {
 			return nil
 		}
 		question, agent, err := a.say(ctx, server, session, line)
+		if err == nil && agent != nil && ask {
+			err = a.goOn(ctx, server, lines, *agent)
+		}
+		if ctx.Err() != nil && ask { // Ctrl-C: the agent stops too
+			a.stopAgent(server, session)
+			return capability.AsError(ctx.Err())
+		}
 		if err != nil {
 			return err
 		}
 		if agent != nil && ask {
-			if err := a.goOn(ctx, server, lines, *agent); err != nil {
-				return err
-			}
 			continue
 		}
 		id, asked := approvalOf(question)

@@ -228,7 +228,17 @@ func (p *Policy) Approval(ctx context.Context, id string) (Approval, error) {
 	if err := p.expire(ctx); err != nil {
 		return Approval{}, err
 	}
-	return p.store.Approval(ctx, id)
+	a, err := p.store.Approval(ctx, id)
+	a.OnBehalfOf = p.onBehalfOf(a.Principal)
+	return a, err
+}
+
+// onBehalfOf returns the principal for whom another acts, or "".
+func (p *Policy) onBehalfOf(id string) string {
+	if t := p.tokens.Load().names[id]; t.OnBehalfOf != nil {
+		return t.OnBehalfOf.By.ID
+	}
+	return ""
 }
 
 // ApprovalInput returns the whole input of the call that a pending approval is about. It is empty
@@ -243,7 +253,11 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, after strin
 	if err := p.expire(ctx); err != nil {
 		return nil, err
 	}
-	return p.store.Approvals(ctx, state, after, limit)
+	list, err := p.store.Approvals(ctx, state, after, limit)
+	for i := range list {
+		list[i].OnBehalfOf = p.onBehalfOf(list[i].Principal)
+	}
+	return list, err
 }
 
 // Decide answers an approval. The principal must be an operator or admin and, except on the client
