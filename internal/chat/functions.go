@@ -38,7 +38,8 @@ func (s *Service) ask(ctx context.Context, c capability.Call) (capability.Result
 		Run     string `json:"run"`
 	}
 	if err := jsonx.Unmarshal(c.Input, &in); err != nil || (in.Text == "") == (in.Run == "") {
-		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "chat.ask", "chat.ask takes a text, or the run of an earlier answer")
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "chat.ask",
+			"chat.ask takes a text, or the run of an earlier answer")
 	}
 	if in.Text != "" {
 		reply, err := s.chat.Say(ctx, engine.Message{

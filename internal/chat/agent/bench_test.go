@@ -144,7 +144,8 @@ func BenchmarkStep(b *testing.B) {
 			last = time.Now()
 		}}
 		e := opened(b, agent.Config{
-			Model: model, Path: instant{compiler}, Policy: free{}, Budget: agent.Budget{ModelCalls: 2 * steps, ToolCalls: 2 * steps, Work: time.Minute},
+			Model: model, Path: instant{compiler}, Policy: free{},
+			Budget: agent.Budget{ModelCalls: 2 * steps, ToolCalls: 2 * steps, Work: time.Minute},
 		})
 		run(b, e)
 	}
