@@ -43,15 +43,11 @@ func beServer(home, profile string) error {
 		return err
 	}
 	if profile != "" {
-		out, err := os.Create(profile)
+		stop, err := profiled(profile)
 		if err != nil {
 			return err
 		}
-		defer out.Close()
-		if err := pprof.StartCPUProfile(out); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer stop()
 		heap, err := os.Create(profile + ".heap")
 		if err != nil {
 			return err

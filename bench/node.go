@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -185,15 +184,11 @@ func beEcho(address string) error {
 // beNodePart is one of the far ends.
 func beNodePart(args []string, profile string) error {
 	if profile != "" {
-		out, err := os.Create(profile)
+		stop, err := profiled(profile)
 		if err != nil {
 			return err
 		}
-		defer out.Close()
-		if err := pprof.StartCPUProfile(out); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer stop()
 	}
 	switch {
 	case len(args) == 2 && args[0] == "echo":

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -464,19 +463,15 @@ func profileNodes(file string, way, calls int) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	doors := s.doors()
 	if way < 0 || way >= len(doors) {
 		return fmt.Errorf("there are the ways 0 to %d", len(doors)-1)
 	}
-	if err := pprof.StartCPUProfile(out); err != nil {
+	stop, err := profiled(file)
+	if err != nil {
 		return err
 	}
-	defer pprof.StopCPUProfile()
+	defer stop()
 	_, rate, err := load(doors[way], request{}, 16, calls)
 	if err != nil {
 		return err

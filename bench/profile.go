@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -61,24 +62,35 @@ func profile(file string, calls int) error {
 	if err := c.Do(ctx, http.MethodPost, "/api/capability-router/connect", body, &answer); err != nil {
 		return err
 	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if err := pprof.StartCPUProfile(out); err != nil {
+	stop, err := profiled(file)
+	if err != nil {
 		return err
 	}
 	loader, err := start(self, "-load", line.URL+" "+token, "-calls", fmt.Sprint(calls))
-	pprof.StopCPUProfile()
+	stop()
 	if err != nil {
 		return err
 	}
 	return loader.cmd.Wait()
+}
+
+// profiled writes where the time of this process goes to a file, until stop is called.
+func profiled(file string) (stop func(), err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = out.Close()
+	}, nil
 }
 
 // beLoad is the load generator of profile: it prints a line when it is done.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/pprof"
 	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
@@ -163,15 +162,11 @@ func profileWire(file string, calls int) error {
 	}
 	defer bare.stop()
 	defer endpoint.stop()
-	out, err := os.Create(file)
+	stop, err := profiled(file)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	if err := pprof.StartCPUProfile(out); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
+	defer stop()
 	_, rate, err := load(routerDoor("our client, our endpoint", endpoint.url, endpoint), wireRequest(), 32, calls)
 	if err != nil {
 		return err

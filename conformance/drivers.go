@@ -111,32 +111,42 @@ func member(result json.RawMessage, name string) json.RawMessage {
 	return o[name]
 }
 
+// once calls a method, checks its result and keeps it for the report.
+func (d *drive) once(ctx context.Context, method string, params object, kept *json.RawMessage, check func(result json.RawMessage)) {
+	if result, ok := d.call(ctx, method, params); ok {
+		check(result)
+		if d.summary {
+			*kept = result
+		}
+	}
+}
+
+// needs returns a check that the result has one of the members.
+func (d *drive) needs(method, message string, names ...string) func(json.RawMessage) {
+	return func(result json.RawMessage) { d.must(has(result, names...), method, "%s", message) }
+}
+
+// isTrue returns a check that a member of the result is true.
+func (d *drive) isTrue(method, name string) func(json.RawMessage) {
+	return func(result json.RawMessage) {
+		d.must(string(member(result, name)) == "true", method, "%s is not true", name)
+	}
+}
+
 func action(ctx context.Context, d *drive) {
 	content := any(object{"text": "capability-router conformance action"})
 	if d.opts.ActionContent != nil {
 		content = d.opts.ActionContent
 	}
 	const method = "plugin.action.invoke"
-	result, ok := d.call(ctx, method, object{"action": d.module.Actions[0].Name, "content": content})
-	if !ok {
-		return
-	}
-	d.must(has(result, "text", "actions", "values", "data"), method, "the result needs one of text, actions, values, data")
-	if d.summary {
-		d.report.ActionResult = result
-	}
+	d.once(ctx, method, object{"action": d.module.Actions[0].Name, "content": content}, &d.report.ActionResult,
+		d.needs(method, "the result needs one of text, actions, values, data", "text", "actions", "values", "data"))
 }
 
 func provider(ctx context.Context, d *drive) {
 	const method = "plugin.provider.get"
-	result, ok := d.call(ctx, method, object{"provider": d.module.Providers[0].Name, "state": object{}})
-	if !ok {
-		return
-	}
-	d.must(has(result, "text", "values", "data"), method, "the result needs one of text, values, data")
-	if d.summary {
-		d.report.ProviderResult = result
-	}
+	d.once(ctx, method, object{"provider": d.module.Providers[0].Name, "state": object{}}, &d.report.ProviderResult,
+		d.needs(method, "the result needs one of text, values, data", "text", "values", "data"))
 }
 
 func route(ctx context.Context, d *drive) {
@@ -146,17 +156,13 @@ func route(ctx context.Context, d *drive) {
 	if d.opts.RouteBody != nil {
 		body = d.opts.RouteBody
 	}
-	result, ok := d.call(ctx, method, object{"method": r.Method, "path": r.Path, "headers": object{}, "body": body})
-	if !ok {
-		return
-	}
-	var answer struct{ Status int }
-	_ = json.Unmarshal(result, &answer)
-	d.must(answer.Status >= 200 && answer.Status <= 299, method, "status %d is not 2xx", answer.Status)
-	d.must(!blank(member(result, "body")), method, "the body is empty")
-	if d.summary {
-		d.report.RouteResult = result
-	}
+	params := object{"method": r.Method, "path": r.Path, "headers": object{}, "body": body}
+	d.once(ctx, method, params, &d.report.RouteResult, func(result json.RawMessage) {
+		var answer struct{ Status int }
+		_ = json.Unmarshal(result, &answer)
+		d.must(answer.Status >= 200 && answer.Status <= 299, method, "status %d is not 2xx", answer.Status)
+		d.must(!blank(member(result, "body")), method, "the body is empty")
+	})
 }
 
 // blank is what does not count as a body: nothing, null, blank text, [] and {}.
@@ -209,41 +215,22 @@ func viewAsset(ctx context.Context, d *drive) {
 
 func model(ctx context.Context, d *drive) {
 	const method = "plugin.model.invoke"
-	result, ok := d.call(ctx, method, object{
+	d.once(ctx, method, object{
 		"modelType": d.module.Models[0].ModelType,
 		"params":    object{"prompt": "capability-router conformance model"},
-	})
-	if !ok {
-		return
-	}
-	d.must(has(result, "result"), method, "the result key is missing")
-	if d.summary {
-		d.report.ModelResult = result
-	}
+	}, &d.report.ModelResult, d.needs(method, "the result key is missing", "result"))
 }
 
 func lifecycle(ctx context.Context, d *drive) {
 	const method = "plugin.lifecycle.call"
-	result, ok := d.call(ctx, method, object{"hook": d.module.Lifecycle.Hooks[0], "context": object{"conformance": true}})
-	if !ok {
-		return
-	}
-	d.must(string(member(result, "ok")) == "true", method, "ok is not true")
-	if d.summary {
-		d.report.LifecycleResult = result
-	}
+	d.once(ctx, method, object{"hook": d.module.Lifecycle.Hooks[0], "context": object{"conformance": true}}, &d.report.LifecycleResult,
+		d.isTrue(method, "ok"))
 }
 
 func event(ctx context.Context, d *drive) {
 	const method = "plugin.event.handle"
-	result, ok := d.call(ctx, method, object{"eventName": d.module.Events[0].EventName, "payload": object{"conformance": true}})
-	if !ok {
-		return
-	}
-	d.must(string(member(result, "handled")) == "true", method, "handled is not true")
-	if d.summary {
-		d.report.EventResult = result
-	}
+	d.once(ctx, method, object{"eventName": d.module.Events[0].EventName, "payload": object{"conformance": true}}, &d.report.EventResult,
+		d.isTrue(method, "handled"))
 }
 
 func service(ctx context.Context, d *drive) {
@@ -255,30 +242,17 @@ func service(ctx context.Context, d *drive) {
 			break
 		}
 	}
-	result, ok := d.call(ctx, method, object{"serviceType": serviceType, "method": name, "args": []any{object{"conformance": true}}})
-	if !ok {
-		return
-	}
-	d.must(has(result, "result"), method, "the result key is missing")
-	if d.summary {
-		d.report.ServiceResult = result
-	}
+	d.once(ctx, method, object{"serviceType": serviceType, "method": name, "args": []any{object{"conformance": true}}},
+		&d.report.ServiceResult, d.needs(method, "the result key is missing", "result"))
 }
 
 func appBridge(ctx context.Context, d *drive) {
 	const method = "plugin.appBridge.call"
 	const path = "/capability-router-conformance"
-	result, ok := d.call(ctx, method, object{
+	d.once(ctx, method, object{
 		"hook":    d.module.AppBridge.Hooks[0],
 		"context": object{"method": "GET", "pathname": path, "path": path, "query": object{}, "headers": object{}},
-	})
-	if !ok {
-		return
-	}
-	d.must(has(result, "result"), method, "the result key is missing")
-	if d.summary {
-		d.report.AppBridgeResult = result
-	}
+	}, &d.report.AppBridgeResult, d.needs(method, "the result key is missing", "result"))
 }
 
 // evaluator calls all four phases, whatever shouldRun and the has* flags say.

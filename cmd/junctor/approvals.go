@@ -241,9 +241,7 @@ func (a *app) approveLatest(ctx context.Context, api approvalAPI, decision strin
 	}
 	if !yes {
 		fmt.Fprintf(a.stderr, "Approve (%s)? [y/N] ", decision)
-		var word string
-		_, _ = fmt.Fscanln(a.stdin, &word)
-		if !strings.EqualFold(word, "y") && !strings.EqualFold(word, "yes") {
+		if !a.agrees() {
 			a.note("not approved; it stays pending")
 			return exitStatus(capability.CodeDenied.Row().Exit)
 		}

@@ -175,7 +175,8 @@ func (a *app) catalogStatic() *cobra.Command {
 			if len(args) == 1 {
 				path += "/" + url.PathEscape(args[0])
 			}
-			return a.call(cmd.Context(), http.MethodGet, listPath(path, etag, nil), nil, unlessUnchanged(a, decoded(func(out map[string]json.RawMessage) error {
+			path = listPath(path, etag, nil)
+			return a.call(cmd.Context(), http.MethodGet, path, nil, unlessUnchanged(a, decoded(func(out map[string]json.RawMessage) error {
 				if len(args) == 1 {
 					return a.printStatic(out["rows"])
 				}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,9 +51,7 @@ days, unless the tool has changed or another one has the name.`,
 			}
 			if !yes {
 				fmt.Fprint(a.stderr, "Go on? [y/N] ")
-				var word string
-				_, _ = fmt.Fscanln(a.stdin, &word)
-				if !strings.EqualFold(word, "y") && !strings.EqualFold(word, "yes") {
+				if !a.agrees() {
 					return capability.Errorf(capability.CodeDenied, "naming", "the names were not changed").With("", "")
 				}
 			}

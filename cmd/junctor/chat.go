@@ -159,10 +159,8 @@ func (a *app) chat(ctx context.Context, session string) error {
 		if !lines.Scan() {
 			break
 		}
-		word := strings.TrimSpace(lines.Text())
-		if agreed := strings.EqualFold(word, "y") || strings.EqualFold(word, "yes"); !agreed {
-			word = "deny"
-		} else {
+		word := "deny"
+		if isYes(strings.TrimSpace(lines.Text())) {
 			word = "once"
 		}
 		if err := server.Do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id), map[string]string{"decision": word},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
@@ -45,9 +44,7 @@ func (a *app) answer(ctx context.Context, id string, question *capability.Error,
 	if !yes {
 		summary, _ := question.Details["summary"].(string)
 		fmt.Fprintf(a.stderr, "%s\nGo on? [y/N] ", text.Visible(summary))
-		var word string
-		_, _ = fmt.Fscanln(a.stdin, &word)
-		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+		yes = a.agrees()
 	}
 	decision := "deny"
 	if yes {

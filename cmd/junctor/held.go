@@ -30,7 +30,8 @@ func (a *app) heldCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List calls that wait, and those that ended in the last day", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/calls?"+url.Values{"node": {node}}.Encode(), nil, decoded(func(out struct{ Calls []heldRow }) error {
+			path := "/api/v1/calls?" + url.Values{"node": {node}}.Encode()
+			return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(func(out struct{ Calls []heldRow }) error {
 				var rows [][]string
 				for _, c := range out.Calls {
 					rows = append(rows, []string{c.ID, c.State, c.NodeID, c.Function, c.Principal, when(c.Created), when(c.Expires)})
@@ -60,7 +61,8 @@ func (a *app) heldCommand() *cobra.Command {
 	cancel := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a call that waits", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/calls/"+url.PathEscape(args[0]), nil, a.done("%s is withdrawn\n", plainText(args[0])))
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/calls/"+url.PathEscape(args[0]), nil,
+				a.done("%s is withdrawn\n", plainText(args[0])))
 		},
 	}
 	return a.group("held", "Look after calls held for nodes that are away", list, show, cancel)

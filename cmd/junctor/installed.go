@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -174,9 +173,7 @@ func (a *app) install(yes bool, do func(agreed string) error) error {
 	}
 	if !yes && terminal(a.stdin) && !a.json {
 		a.printf("Agree? [y/N] ")
-		var word string
-		_, _ = fmt.Fscanln(a.stdin, &word)
-		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+		yes = a.agrees()
 	}
 	if hash == "" || !yes {
 		return err
@@ -248,9 +245,7 @@ func (a *app) enableExtension(ctx context.Context, id string, yes bool, visible 
 	}
 	if asks && !yes && terminal(a.stdin) && !a.json {
 		a.printf("Agree? [y/N] ")
-		var word string
-		_, _ = fmt.Fscanln(a.stdin, &word)
-		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+		yes = a.agrees()
 	}
 	body := map[string]any{}
 	if yes || !asks {

@@ -178,7 +178,8 @@ func (a *app) nodesDrainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "drain NODE", Short: "Drain a node: no new calls; it finishes what runs and leaves", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil, a.done("%s finishes what it has and leaves\n", plainText(args[0])))
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil,
+				a.done("%s finishes what it has and leaves\n", plainText(args[0])))
 		},
 	}
 }

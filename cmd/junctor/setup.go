@@ -275,6 +275,13 @@ func orNothing(folders []string) string {
 	return strings.Join(folders, ", ")
 }
 
+// agrees reads one word and reports whether it is yes.
+func (a *app) agrees() bool {
+	var word string
+	_, _ = fmt.Fscanln(a.stdin, &word)
+	return isYes(word)
+}
+
 func isYes(answer string) bool {
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
 }

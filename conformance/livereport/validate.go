@@ -7,6 +7,7 @@ package livereport
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -309,12 +310,7 @@ var (
 func noCredentials(n node) {
 	switch x := n.value.(type) {
 	case map[string]any:
-		keys := make([]string, 0, len(x))
-		for k := range x {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
+		for _, k := range slices.Sorted(maps.Keys(x)) {
 			child := n.at(k)
 			if secretKey.MatchString(k) {
 				fail(child.path, "looks like a credential")

@@ -198,8 +198,7 @@ func (s *Service) listSessions(w http.ResponseWriter, _ *http.Request, _ capabil
 	for _, one := range s.sessions.all() {
 		list = append(list, shown(one))
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"sessions": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"sessions": list}, nil)
 }
 
 func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -208,8 +207,7 @@ func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capabil
 		return err
 	}
 	s.record(r.Context(), audit.SessionEnded, who.ID, one)
-	httpapi.WriteJSON(w, http.StatusOK, shown(one))
-	return nil
+	return httpapi.Answer(w, shown(one), nil)
 }
 
 func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -217,8 +215,7 @@ func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who 
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"verifications": s.verify.of(who.ID)})
-	return nil
+	return httpapi.Answer(w, map[string]any{"verifications": s.verify.of(who.ID)}, nil)
 }
 
 func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
@@ -256,8 +253,7 @@ func (s *Service) showSession(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Cache-Control", "no-store")
 	body := shown(one)
 	body.Role = string(t.Role)
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {

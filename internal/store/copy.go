@@ -131,7 +131,7 @@ func Intact(ctx context.Context, db *sql.DB) error {
 // Versions returns the schema version of each owner's tables; see [DB.Migrate].
 func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	rows, err := db.QueryContext(ctx, `SELECT substr(name, 8) FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) = 'schema_'`)
-	owners, err := collect(rows, err, func(s scanner) (owner string, err error) { return owner, s.Scan(&owner) })
+	owners, err := Collect(rows, err, func(s Scanner) (owner string, err error) { return owner, s.Scan(&owner) })
 	if err != nil {
 		return nil, err
 	}

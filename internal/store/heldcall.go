@@ -13,7 +13,7 @@ import (
 
 const heldColumns = `id, node, function, arguments, principal, timeout, state, created, expires, claimed, ended, invocation, result, error`
 
-func scanHeld(s scanner) (c tasks.HeldCall, err error) {
+func scanHeld(s Scanner) (c tasks.HeldCall, err error) {
 	var arguments, result, failure string
 	err = s.Scan(&c.ID, &c.Node, &c.Function, &arguments, &c.Principal, &c.Timeout, &c.State, instant{&c.Created}, instant{&c.Expires},
 		instant{&c.Claimed}, instant{&c.Ended}, &c.Invocation, &result, &failure)
@@ -44,7 +44,7 @@ func (d *DB) HoldCall(ctx context.Context, c tasks.HeldCall, mostOf, mostFor int
 		}
 		_, err := tx.ExecContext(ctx, `INSERT INTO held_calls (id, node, function, arguments, principal, timeout, state, created, expires)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			c.ID, c.Node, c.Function, string(c.Arguments), c.Principal, int64(c.Timeout), c.State, nanos(c.Created), nanos(c.Expires))
+			c.ID, c.Node, c.Function, string(c.Arguments), c.Principal, int64(c.Timeout), c.State, Nanos(c.Created), Nanos(c.Expires))
 		return err
 	})
 	return ok, err
@@ -60,7 +60,7 @@ func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) (
 	rows, err := d.sql.QueryContext(ctx, `
 		SELECT id, node, function, '', principal, timeout, state, created, expires, claimed, ended, invocation, '', error FROM held_calls
 		WHERE (? = '' OR principal = ?) AND (? = '' OR node = ?) ORDER BY created DESC, id LIMIT ?`, principal, principal, node, node, limit)
-	return collect(rows, err, scanHeld)
+	return Collect(rows, err, scanHeld)
 }
 
 // ClaimCall claims the oldest call that waits for a node.
@@ -69,7 +69,7 @@ func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) 
 		var err error
 		c, err = scanHeld(tx.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls
 			WHERE node = ? AND (state = 'held' AND expires > ? OR state = 'running' AND claimed < ?)
-			ORDER BY created, id LIMIT 1`, node, nanos(now), nanos(giveUp)))
+			ORDER BY created, id LIMIT 1`, node, Nanos(now), Nanos(giveUp)))
 		if errors.Is(err, sql.ErrNoRows) {
 			ok = false
 			return nil
@@ -78,7 +78,7 @@ func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) 
 			return err
 		}
 		ok, err = changed(tx.ExecContext(ctx, `UPDATE held_calls SET state = 'running', claimed = ? WHERE id = ? AND state = ? AND claimed = ?`,
-			nanos(now), c.ID, c.State, nanos(c.Claimed)))
+			Nanos(now), c.ID, c.State, Nanos(c.Claimed)))
 		c.State, c.Claimed = tasks.HeldRunning, now
 		return err
 	})
@@ -96,15 +96,15 @@ func (d *DB) EndCall(ctx context.Context, c tasks.HeldCall, was string) (bool, e
 		failure = string(doc)
 	}
 	n, err := d.exec(ctx, `UPDATE held_calls SET state = ?, ended = ?, invocation = ?, result = ?, error = ? WHERE id = ? AND state = ?`,
-		c.State, nanos(c.Ended), c.Invocation, string(c.Result), failure, c.ID, was)
+		c.State, Nanos(c.Ended), c.Invocation, string(c.Result), failure, c.ID, was)
 	return n > 0, err
 }
 
 // SweepCalls expires calls that waited too long and removes calls that ended before forget.
 func (d *DB) SweepCalls(ctx context.Context, now, forget time.Time) error {
-	_, err := d.exec(ctx, `UPDATE held_calls SET state = 'expired', ended = ? WHERE state = 'held' AND expires <= ?`, nanos(now), nanos(now))
+	_, err := d.exec(ctx, `UPDATE held_calls SET state = 'expired', ended = ? WHERE state = 'held' AND expires <= ?`, Nanos(now), Nanos(now))
 	if err == nil {
-		_, err = d.exec(ctx, `DELETE FROM held_calls WHERE state NOT IN ('held', 'running') AND ended < ?`, nanos(forget))
+		_, err = d.exec(ctx, `DELETE FROM held_calls WHERE state NOT IN ('held', 'running') AND ended < ?`, Nanos(forget))
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func (d *DB) SweepCalls(ctx context.Context, now, forget time.Time) error {
 // WaitingNodes returns the nodes that calls wait for.
 func (d *DB) WaitingNodes(ctx context.Context) ([]string, error) {
 	rows, err := d.sql.QueryContext(ctx, `SELECT DISTINCT node FROM held_calls WHERE state IN ('held', 'running') ORDER BY node`)
-	return collect(rows, err, func(s scanner) (node string, err error) {
+	return Collect(rows, err, func(s Scanner) (node string, err error) {
 		err = s.Scan(&node)
 		return node, err
 	})

@@ -71,7 +71,7 @@ func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Po
 				if x.db.pg != nil {
 					args = append(args, x.who)
 				}
-				args = append(args, e.Seq, e.Segment, e.Offset, e.Length, nanos(e.Time), e.Level.Rank(), x.text(string(e.Event)),
+				args = append(args, e.Seq, e.Segment, e.Offset, e.Length, Nanos(e.Time), e.Level.Rank(), x.text(string(e.Event)),
 					x.text(e.Extension), x.text(e.Action), x.text(e.Capability), x.text(e.Session), x.text(e.User), x.text(e.Run), e.Success)
 			}
 			// A record that was indexed before a crash or by another reader is the same.
@@ -136,14 +136,14 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	and(q.Run != "", `run = ?`, x.text(q.Run))
 	and(q.Capability != "", `(capability = ? OR action = ?)`, x.text(q.Capability), x.text(q.Capability))
 	and(q.Level != "", `level >= ?`, q.Level.Rank())
-	and(!q.Since.IsZero(), `at >= ?`, nanos(q.Since))
-	and(!q.Until.IsZero(), `at < ?`, nanos(q.Until))
+	and(!q.Since.IsZero(), `at >= ?`, Nanos(q.Since))
+	and(!q.Until.IsZero(), `at < ?`, Nanos(q.Until))
 	and(q.Success != nil, `success = ?`, q.Success)
 	and(q.Before > 0, `seq < ?`, q.Before)
 	rows, err := x.db.sql.QueryContext(ctx, `SELECT `+indexColumns+` FROM audit_index WHERE `+strings.Join(where, ` AND `)+
 		` ORDER BY seq DESC LIMIT ?`,
 		append(args, q.Limit)...)
-	return collect(rows, err, func(s scanner) (e audit.Entry, err error) {
+	return Collect(rows, err, func(s Scanner) (e audit.Entry, err error) {
 		var rank int
 		err = s.Scan(&e.Seq, &e.Segment, &e.Offset, &e.Length, instant{&e.Time}, &rank, &e.Event, &e.Extension, &e.Action,
 			&e.Capability, &e.Session, &e.User, &e.Run, &e.Success)
@@ -155,7 +155,7 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 // AddCheckpoint stores the first checkpoint with a number, because a later one with another
 // hash would belong to a forged history.
 func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	columns, marks, args := `seq, hash, at, coded, mac`, `?, ?, ?, ?, ?`, []any{c.Seq, c.Hash, nanos(c.At), c.Coded, c.MAC}
+	columns, marks, args := `seq, hash, at, coded, mac`, `?, ?, ?, ?, ?`, []any{c.Seq, c.Hash, Nanos(c.At), c.Coded, c.MAC}
 	if x.db.pg != nil {
 		columns, marks, args = columns+`, gateway`, marks+`, ?`, append(args, x.who)
 	}
@@ -171,7 +171,7 @@ func (x *AuditIndex) Checkpoints(ctx context.Context, after uint64, limit int) (
 	}
 	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at`+codes+` FROM audit_checkpoints WHERE `+x.own+
 		` AND seq > ? ORDER BY seq LIMIT ?`, x.who, after, limit)
-	return collect(rows, err, func(s scanner) (c audit.Checkpoint, err error) {
+	return Collect(rows, err, func(s Scanner) (c audit.Checkpoint, err error) {
 		err = s.Scan(&c.Seq, &c.Hash, instant{&c.At}, &c.Coded, &c.MAC)
 		return c, err
 	})

@@ -13,7 +13,7 @@ import (
 
 const outcomeColumns = `principal, key, digest, invocation, state, provider, capability, at, error, result`
 
-func scanOutcome(s scanner) (o invoke.Outcome, err error) {
+func scanOutcome(s Scanner) (o invoke.Outcome, err error) {
 	var failure, result []byte
 	err = s.Scan(&o.Principal, &o.Key, &o.Digest, &o.Invocation, &o.State, &o.Provider, &o.Capability, instant{&o.At}, &failure, &result)
 	if err != nil {
@@ -35,14 +35,14 @@ func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Durat
 	limit int,
 ) (got invoke.Outcome, claimed bool, err error) {
 	err = d.InTx(ctx, "outcomes "+o.Principal, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM outcomes WHERE at < ?`, nanos(o.At.Add(-keep))); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM outcomes WHERE at < ?`, Nanos(o.At.Add(-keep))); err != nil {
 			return err
 		}
 		var err error
 		claimed, err = changed(tx.ExecContext(ctx, `
 			INSERT INTO outcomes (principal, key, digest, invocation, state, terminal, provider, capability, at)
 			VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			o.Principal, o.Key, o.Digest, o.Invocation, o.State, o.Provider, o.Capability, nanos(o.At)))
+			o.Principal, o.Key, o.Digest, o.Invocation, o.State, o.Provider, o.Capability, Nanos(o.At)))
 		if err != nil {
 			return err
 		}

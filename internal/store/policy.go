@@ -14,7 +14,7 @@ import (
 
 const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of`
 
-func scanToken(s scanner) (t policy.Token, err error) {
+func scanToken(s Scanner) (t policy.Token, err error) {
 	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires},
 		instant{&t.Revoked}, delegation{&t.OnBehalfOf})
 	return t, err
@@ -51,7 +51,7 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
 			WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
 			ON CONFLICT DO NOTHING`,
-			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked), behalf))
+			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, Nanos(t.Created), Nanos(t.Expires), Nanos(t.Revoked), behalf))
 		if err == nil && !ok {
 			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("",
 				"choose another name, or revoke that one with: junctor tokens revoke "+t.Name)
@@ -63,7 +63,7 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 // Tokens returns every token, oldest first.
 func (d *DB) Tokens(ctx context.Context) ([]policy.Token, error) {
 	rows, err := d.sql.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY created, rowid`)
-	return collect(rows, err, scanToken)
+	return Collect(rows, err, scanToken)
 }
 
 // RevokeToken ends the token with that id, otherwise the newest with that name. A missing or already
@@ -74,7 +74,7 @@ func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (po
 		WHERE revoked = 0 AND id = (
 			SELECT id FROM tokens WHERE revoked = 0 AND (id = ?1 OR name = ?1)
 			ORDER BY id = ?1 DESC, created DESC LIMIT 1)
-		RETURNING `+tokenColumns, idOrName, nanos(at)))
+		RETURNING `+tokenColumns, idOrName, Nanos(at)))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = notFound("live token", idOrName, "tokens list")
 	}
@@ -84,7 +84,7 @@ func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (po
 const approvalColumns = `id, kind, principal, capability, content_hash, input_digest, module, session, permissions,
 	effect, summary, channel, state, decision, decided_by, asked, decided, expires, usable_until, consumed, shown, barred`
 
-func scanApproval(s scanner) (a policy.Approval, err error) {
+func scanApproval(s Scanner) (a policy.Approval, err error) {
 	err = s.Scan(&a.ID, &a.Kind, &a.Principal, &a.Capability, &a.ContentHash, &a.InputDigest, &a.Module, &a.Session,
 		wordList{&a.Permissions}, &a.Effect, &a.Summary, &a.Channel, &a.State, &a.Decision, &a.DecidedBy,
 		instant{&a.Asked}, instant{&a.Decided}, instant{&a.Expires}, instant{&a.UsableUntil}, instant{&a.Consumed},
@@ -118,7 +118,7 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 			SELECT `+approvalColumns+` FROM approvals
 			WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ?
 				AND state = 'pending' AND (expires = 0 OR expires > ?)
-			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, nanos(a.Asked)))
+			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, Nanos(a.Asked)))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -126,7 +126,7 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 		if err := tx.QueryRowContext(ctx, `
 			SELECT count(*) FROM approvals
 			WHERE principal = ? AND kind = ? AND state = 'pending' AND (expires = 0 OR expires > ?)`,
-			a.Principal, a.Kind, nanos(a.Asked)).Scan(&open); err != nil {
+			a.Principal, a.Kind, Nanos(a.Asked)).Scan(&open); err != nil {
 			return err
 		}
 		if open >= maxOpen {
@@ -137,7 +137,7 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			a.ID, a.Kind, a.Principal, a.Capability, a.ContentHash, a.InputDigest, a.Module, a.Session, words(a.Permissions),
 			a.Effect, a.Summary, a.Channel, a.State, a.Decision, a.DecidedBy,
-			nanos(a.Asked), nanos(a.Decided), nanos(a.Expires), nanos(a.UsableUntil), nanos(a.Consumed),
+			Nanos(a.Asked), Nanos(a.Decided), Nanos(a.Expires), Nanos(a.UsableUntil), Nanos(a.Consumed),
 			string(view), a.Barred, append([]byte{}, a.Input...)))
 		if err == nil && !created {
 			err = conflict("an approval %s exists", a.ID)
@@ -177,7 +177,7 @@ func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, after st
 		SELECT `+approvalColumns+` FROM approvals WHERE (?1 = '' OR state = ?1)
 			AND (?2 = '' OR (asked, id) < (SELECT asked, id FROM approvals WHERE id = ?2))
 		ORDER BY asked DESC, id DESC LIMIT ?3`, state, after, limit)
-	return collect(rows, err, scanApproval)
+	return Collect(rows, err, scanApproval)
 }
 
 // DeniedApproval returns a denied approval of this call that would not have expired yet.
@@ -185,7 +185,7 @@ func (d *DB) DeniedApproval(ctx context.Context, b policy.Binding, now time.Time
 	return one(scanApproval(d.sql.QueryRowContext(ctx, `
 		SELECT `+approvalColumns+` FROM approvals
 		WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ? AND state = 'denied' AND expires > ?
-		ORDER BY asked DESC, id DESC LIMIT 1`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, nanos(now))))
+		ORDER BY asked DESC, id DESC LIMIT 1`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, Nanos(now))))
 }
 
 // DecideApproval answers a pending approval. The statement itself checks the state, so that of two
@@ -203,7 +203,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 	a, err := scanApproval(d.sql.QueryRowContext(ctx, `
 		UPDATE approvals SET state = ?2, decision = ?3, decided_by = ?4, decided = ?5, usable_until = ?6, input = ''
 		WHERE id = ?1 AND state = 'pending' AND (expires = 0 OR expires > ?5)
-		RETURNING `+approvalColumns, id, state, dec, by, nanos(at), nanos(usableUntil)))
+		RETURNING `+approvalColumns, id, state, dec, by, Nanos(at), Nanos(usableUntil)))
 	if !errors.Is(err, sql.ErrNoRows) {
 		return a, err
 	}
@@ -229,7 +229,7 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 			WHERE principal = ?1 AND capability = ?2 AND content_hash = ?3 AND input_digest = ?4
 				AND state = 'approved' AND decision = 'once' AND consumed = 0 AND usable_until > ?5
 			ORDER BY asked LIMIT 1)
-		RETURNING id`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, nanos(now)).Scan(&id)
+		RETURNING id`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, Nanos(now)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
 	}
@@ -240,7 +240,7 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool, error) {
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE approvals SET consumed = 0
-		WHERE id = ? AND state = 'approved' AND decision = 'once' AND consumed != 0 AND usable_until > ?`, id, nanos(now)))
+		WHERE id = ? AND state = 'approved' AND decision = 'once' AND consumed != 0 AND usable_until > ?`, id, Nanos(now)))
 }
 
 // SupersedeApprovals ends the pending approvals for content that was replaced or removed.
@@ -254,21 +254,21 @@ func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (in
 func (d *DB) EndApprovals(ctx context.Context, module, id string, at time.Time) (int, error) {
 	n, err := d.exec(ctx, `
 		UPDATE approvals SET state = 'ended', decided = ?3, input = ''
-		WHERE state = 'pending' AND module = ?1 AND (?2 = '' OR id = ?2)`, module, id, nanos(at))
+		WHERE state = 'pending' AND module = ?1 AND (?2 = '' OR id = ?2)`, module, id, Nanos(at))
 	return int(n), err
 }
 
 // ExpireApprovals expires the pending approvals that are overdue and returns their ids.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) ([]string, error) {
 	rows, err := d.sql.QueryContext(ctx, `
-		UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires != 0 AND expires <= ? RETURNING id`, nanos(now))
-	return collect(rows, err, func(s scanner) (id string, err error) { return id, s.Scan(&id) })
+		UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires != 0 AND expires <= ? RETURNING id`, Nanos(now))
+	return Collect(rows, err, func(s Scanner) (id string, err error) { return id, s.Scan(&id) })
 }
 
 const grantColumns = `id, principal, role, module, action, capability, permissions, scope, scope_id, content_hash,
 	channel, granted_by, approval, created, expires, max_uses, uses, state, effect`
 
-func scanGrant(s scanner) (g policy.Grant, err error) {
+func scanGrant(s Scanner) (g policy.Grant, err error) {
 	err = s.Scan(&g.ID, &g.Principal, &g.Role, &g.Module, &g.Action, &g.Capability, wordList{&g.Permissions}, &g.Scope,
 		&g.ScopeID, &g.ContentHash, &g.Channel, &g.GrantedBy, &g.Approval, instant{&g.Created}, instant{&g.Expires},
 		&g.MaxUses, &g.Uses, &g.State, &g.Effect)
@@ -281,7 +281,7 @@ func (d *DB) CreateGrant(ctx context.Context, g policy.Grant) error {
 		INSERT INTO grants (`+grantColumns+`)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		g.ID, g.Principal, g.Role, g.Module, g.Action, g.Capability, words(g.Permissions), g.Scope,
-		g.ScopeID, g.ContentHash, g.Channel, g.GrantedBy, g.Approval, nanos(g.Created), nanos(g.Expires),
+		g.ScopeID, g.ContentHash, g.Channel, g.GrantedBy, g.Approval, Nanos(g.Created), Nanos(g.Expires),
 		g.MaxUses, g.Uses, g.State, g.Effect))
 	if err == nil && !ok {
 		err = conflict("a grant %s exists", g.ID)
@@ -292,14 +292,14 @@ func (d *DB) CreateGrant(ctx context.Context, g policy.Grant) error {
 // Grants returns every grant, newest first.
 func (d *DB) Grants(ctx context.Context) ([]policy.Grant, error) {
 	rows, err := d.sql.QueryContext(ctx, `SELECT `+grantColumns+` FROM grants ORDER BY created DESC, rowid DESC`)
-	return collect(rows, err, scanGrant)
+	return Collect(rows, err, scanGrant)
 }
 
 // RevokeGrant ends an active grant. The error is conflict if it has ended already.
 func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.Grant, error) {
 	g, err := scanGrant(d.sql.QueryRowContext(ctx, `
 		UPDATE grants SET state = 'revoked', revoked = ?2 WHERE id = ?1 AND state = 'active'
-		RETURNING `+grantColumns, id, nanos(at)))
+		RETURNING `+grantColumns, id, Nanos(at)))
 	if !errors.Is(err, sql.ErrNoRows) {
 		return g, err
 	}
@@ -319,7 +319,7 @@ func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.G
 func (d *DB) UseGrant(ctx context.Context, id string, now time.Time) (bool, error) {
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE grants SET uses = uses + 1
-		WHERE id = ? AND state = 'active' AND (expires = 0 OR expires > ?) AND (max_uses = 0 OR uses < max_uses)`, id, nanos(now)))
+		WHERE id = ? AND state = 'active' AND (expires = 0 OR expires > ?) AND (max_uses = 0 OR uses < max_uses)`, id, Nanos(now)))
 }
 
 // AddUses adds uses that were counted in memory.

@@ -230,14 +230,15 @@ func (d *DB) repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-func nanos(t time.Time) int64 {
+// Nanos returns the stored form of a time, in nanoseconds since 1970, or 0 for the zero time.
+func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-// instant scans a time stored by nanos.
+// instant scans a time stored by Nanos.
 type instant struct{ t *time.Time }
 
 func (i instant) Scan(v any) error {
@@ -290,10 +291,11 @@ func conflict(format string, args ...any) error {
 	return capability.Errorf(capability.CodeConflict, "store", format, args...)
 }
 
-type scanner interface{ Scan(dest ...any) error }
+// Scanner is a row, or the current one of several.
+type Scanner interface{ Scan(dest ...any) error }
 
-// collect scans all rows and closes them.
-func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
+// Collect scans all rows and closes them.
+func Collect[T any](rows *sql.Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/interop/fakemodel"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // TestATaskInACheckout has real programs work on a task of three parts in a user's checkout, where

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/interop/fakemodel"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // TestPresetsHold lets the model run commands that write and commands that read, without a request to

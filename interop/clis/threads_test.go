@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/interop/fakemodel"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 const (

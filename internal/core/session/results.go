@@ -144,9 +144,6 @@ func (s *Results) Clear(ctx context.Context, o Owner) error {
 	return s.cfg.Store.ClearResults(ctx, o)
 }
 
-// ClearAll deletes the results of all sessions.
-func (s *Results) ClearAll(ctx context.Context) error { return s.cfg.Store.ClearAllResults(ctx) }
-
 // Sweep deletes expired results and returns their number. It only frees space, because Last does
 // not return expired results.
 func (s *Results) Sweep(ctx context.Context) (int, error) {

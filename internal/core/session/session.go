@@ -137,8 +137,6 @@ type Store interface {
 	LastResult(ctx context.Context, o Owner, extension string, before, now time.Time) (Result, bool, error)
 	// ClearResults drops the results of an owner.
 	ClearResults(ctx context.Context, o Owner) error
-	// ClearAllResults drops all results.
-	ClearAllResults(ctx context.Context) error
 	// SweepResults deletes the results saved before a time and returns their number.
 	SweepResults(ctx context.Context, before time.Time) (int, error)
 	// ResultStats counts the results and their bytes of text.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 // SQLStore implements Store on the server's database, whose migrations create its table.
@@ -48,19 +50,15 @@ func (s *SQLStore) SaveOffer(ctx context.Context, e Saved) error {
 // Endpoints returns all endpoints in the order in which they were connected.
 func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id, doc FROM endpoints ORDER BY connected, id`)
+	list, err := store.Collect(rows, err, func(row store.Scanner) (Saved, error) {
+		var id, doc string
+		err := row.Scan(&id, &doc)
+		return readSaved(id, []byte(doc)), err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
 	}
-	defer rows.Close()
-	var out []Saved
-	for rows.Next() {
-		var id, doc string
-		if err := rows.Scan(&id, &doc); err != nil {
-			return nil, err
-		}
-		out = append(out, readSaved(id, []byte(doc)))
-	}
-	return out, rows.Err()
+	return list, nil
 }
 
 // readSaved decodes one record. For a damaged record it returns the data needed to list

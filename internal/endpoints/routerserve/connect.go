@@ -130,8 +130,7 @@ func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability
 	if warnings = append(warnings, done.Warnings...); len(warnings) > 0 {
 		out["warnings"] = warnings
 	}
-	httpapi.WriteJSON(w, http.StatusOK, out)
-	return nil
+	return httpapi.Answer(w, out, nil)
 }
 
 func refuse(format string, args ...any) error {
@@ -256,25 +255,19 @@ func unknownFields(body []byte) string {
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": s.Registry.List()})
-	return nil
+	return httpapi.Answer(w, map[string]any{"endpoints": s.Registry.List()}, nil)
 }
 
 func (s *Surface) show(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	status, err := s.Registry.Show(r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, status)
-	return nil
+	return httpapi.Answer(w, status, err)
 }
 
 func (s *Surface) disconnect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	if err := s.Registry.Disconnect(r.Context(), who, r.PathValue("id")); err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"success": true})
-	return nil
+	return httpapi.Answer(w, map[string]any{"success": true}, nil)
 }
 
 func (s *Surface) sync(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -283,9 +276,5 @@ func (s *Surface) sync(w http.ResponseWriter, r *http.Request, who capability.Pr
 		return err
 	}
 	data, err := json.Marshal(map[string]any{"endpoints": reports})
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, jsonx.Raw(data))
-	return nil
+	return httpapi.Answer(w, jsonx.Raw(data), err)
 }

@@ -30,11 +30,9 @@ func (s *Surface) saved(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	if list == nil {
 		list = []SavedEndpoint{}
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"endpoints": list}, nil)
 }
 
 func (s *Surface) decisions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"decisions": s.Decisions()})
-	return nil
+	return httpapi.Answer(w, map[string]any{"decisions": s.Decisions()}, nil)
 }

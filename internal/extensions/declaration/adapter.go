@@ -27,26 +27,6 @@ type Reload struct {
 	NoopPrefixes   []string `json:"noopPrefixes,omitempty"`
 }
 
-// Needed reports whether a change of the configuration key restarts the adapter. The
-// longest matching prefix decides; if both lists match equally, the adapter restarts,
-// because a stale adapter is worse than a restart.
-func (r *Reload) Needed(key string) bool {
-	longest := func(list []string) int {
-		n := -1
-		for _, p := range list {
-			if key == p || strings.HasPrefix(key, strings.TrimSuffix(p, ".")+".") {
-				n = max(n, len(p))
-			}
-		}
-		return n
-	}
-	if r == nil {
-		return false
-	}
-	config := longest(r.ConfigPrefixes)
-	return config >= 0 && config >= longest(r.NoopPrefixes)
-}
-
 // Import is the translation of an adapter word: the canonical action and, if the word
 // selects a part of it, the argument that does ("op", "type", "remove").
 type Import struct {

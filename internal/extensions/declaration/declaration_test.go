@@ -216,26 +216,6 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 	}
 }
 
-func TestReloadNeeded(t *testing.T) {
-	t.Parallel()
-	r := &declaration.Reload{
-		ConfigPrefixes: []string{"channels.slack", "channels.slack.ui.theme"},
-		NoopPrefixes:   []string{"channels.slack.ui", "b"},
-	}
-	for key, want := range map[string]bool{
-		"channels.slack": true, "channels.slack.token": true, "channels.slacker": false, "channels.slack.ui": false,
-		"channels.slack.ui.font":  false,
-		"channels.slack.ui.theme": true, "b.c": false, "": false,
-	} {
-		if got := r.Needed(key); got != want {
-			t.Errorf("%s: %v; want got = %v", key, got, want)
-		}
-	}
-	if (*declaration.Reload)(nil).Needed("x") {
-		t.Error("nil")
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"id":"x","contributions":[{"id":"a","kind":"adapter.runtime","adapter":{"actions":["send","x"]},"scope":{"account":["a"]}}]}`))
 	f.Add([]byte(`{"id":"x","contributions":[{"id":"a","kind":"capability.agent-tool","tool":{"name":"t","inputSchema":{}},"availability":"ready","routes":[{"method":"GET","path":"/"}]}]}`))

@@ -83,8 +83,7 @@ func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.
 	for line := range bytes.Lines(lines.Bytes()) {
 		outcomes = append(outcomes, jsonx.Raw(bytes.TrimSpace(line)))
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": ok, "outcomes": outcomes}, nil)
 }
 
 // operatorRows returns the operator catalog: what the packages in the home directory

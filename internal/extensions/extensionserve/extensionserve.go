@@ -98,7 +98,7 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 	switch {
 	case id == "install":
 		rec, err := s.Extensions.Record(r.Context(), part)
-		return answer(w, rec, err)
+		return httpapi.Answer(w, rec, err)
 	case part == "icon":
 		return s.icon(w, id)
 	case part != "screen" && part != "config" && part != "logs":
@@ -109,12 +109,12 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 			who.Role).With("forbidden", "")
 	case part == "screen":
 		screen, err := s.Extensions.Screen(r.Context(), id, visible(r))
-		return answer(w, map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err)
+		return httpapi.Answer(w, map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err)
 	case part == "logs":
 		return s.logs(w, r, id)
 	}
 	doc, err := s.Extensions.Config(r.Context(), id)
-	return answer(w, jsonx.Raw(doc), err)
+	return httpapi.Answer(w, jsonx.Raw(doc), err)
 }
 
 // maxLogs and maxOffset limit the records of one page and their offset.
@@ -137,7 +137,7 @@ func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error 
 	for i := range list {
 		raw[i] = jsonx.Raw(list[i])
 	}
-	return answer(w, map[string]any{"records": raw}, err)
+	return httpapi.Answer(w, map[string]any{"records": raw}, err)
 }
 
 func (s *Surface) sandbox(fresh bool) httpapi.Handler {
@@ -146,7 +146,7 @@ func (s *Surface) sandbox(fresh bool) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return answer(w, report.Status(), nil)
+		return httpapi.Answer(w, report.Status(), nil)
 	}
 }
 
@@ -161,15 +161,6 @@ func number(r *http.Request, name string, otherwise, most int) (int, error) {
 		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a number from 0 to %d", name, text, most)
 	}
 	return n, nil
-}
-
-// answer writes a value as JSON, or returns err if it is set.
-func answer(w http.ResponseWriter, value any, err error) error {
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, value)
-	return nil
 }
 
 func flag(r *http.Request, name string) (bool, error) {
@@ -195,17 +186,17 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 			strings.Join(states, ", "))
 	}
 	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: lifecycle.Status(status)})
-	return answer(w, map[string]any{"extensions": list}, err)
+	return httpapi.Answer(w, map[string]any{"extensions": list}, err)
 }
 
 func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	findings, err := s.Extensions.Findings(r.Context())
-	return answer(w, map[string]any{"findings": findings}, err)
+	return httpapi.Answer(w, map[string]any{"findings": findings}, err)
 }
 
 func (s *Surface) show(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	x, err := s.Extensions.Show(r.Context(), r.PathValue("id"))
-	return answer(w, x, err)
+	return httpapi.Answer(w, x, err)
 }
 
 func visible(r *http.Request) []string {
@@ -243,7 +234,7 @@ func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability
 			"send the zip file as the body, or as the part file of a form")
 	}
 	rec, err := s.Extensions.Install(r.Context(), who, src, lifecycle.Options{Force: force, Agree: agreeTo(r.URL.Query().Get("agreed"))})
-	return answer(w, rec, err)
+	return httpapi.Answer(w, rec, err)
 }
 
 // agreeTo returns the agreement to one package, by the tree_hash of its screen.
@@ -307,7 +298,7 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 	rec, err := s.Extensions.Install(r.Context(), who, lifecycle.Source{URL: req.URL, SHA256: req.SHA256}, lifecycle.Options{
 		Force: req.Force, Agree: agreeTo(req.Agreed),
 	})
-	return answer(w, rec, err)
+	return httpapi.Answer(w, rec, err)
 }
 
 func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -316,7 +307,7 @@ func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.
 		return err
 	}
 	x, err := s.Extensions.Enable(r.Context(), who, r.PathValue("id"), lifecycle.Answer(c))
-	return answer(w, x, err)
+	return httpapi.Answer(w, x, err)
 }
 
 func (s *Surface) disable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -325,7 +316,7 @@ func (s *Surface) disable(w http.ResponseWriter, r *http.Request, who capability
 		return err
 	}
 	x, err := s.Extensions.Disable(r.Context(), who, r.PathValue("id"), kill)
-	return answer(w, x, err)
+	return httpapi.Answer(w, x, err)
 }
 
 func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -334,7 +325,7 @@ func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capabili
 		return err
 	}
 	rec, err := s.Extensions.Uninstall(r.Context(), who, r.PathValue("id"), lifecycle.Removal{KeepWork: keep})
-	return answer(w, rec, err)
+	return httpapi.Answer(w, rec, err)
 }
 
 func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -343,7 +334,7 @@ func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capabili
 		return err
 	}
 	doc, err := s.Extensions.SetConfig(r.Context(), who, r.PathValue("id"), body)
-	return answer(w, jsonx.Raw(doc), err)
+	return httpapi.Answer(w, jsonx.Raw(doc), err)
 }
 
 // icon writes an icon with its image type and a Content-Security-Policy that denies

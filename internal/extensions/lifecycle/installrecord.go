@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/junctor-run/junctor/internal/store"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -21,7 +23,7 @@ func newInstallID() string { return ids.Hex("inst_", 6) }
 const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error,
 error_code, hint, failed_step, completed, was_enabled, keep_work`
 
-func scanRecord(s rowScanner) (rec Record, err error) {
+func scanRecord(s store.Scanner) (rec Record, err error) {
 	var began, ended int64
 	var steps string
 	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code,
@@ -40,7 +42,8 @@ func putRecord(ctx context.Context, db execer, rec *Record) error {
 		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error,
 		error_code = excluded.error_code, hint = excluded.hint,
 		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled, keep_work = excluded.keep_work`,
-		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, nanos(rec.Started), nanos(rec.Ended),
+		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, store.Nanos(rec.Started),
+		store.Nanos(rec.Ended),
 		rec.Error, rec.Code, rec.Hint, rec.FailedStep,
 		jsonText(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
 	if err != nil {
@@ -83,16 +86,8 @@ func (r *Registry) Open(ctx context.Context) ([]Record, error) {
 
 func (r *Registry) records(ctx context.Context, query string, args ...any) (list []Record, err error) {
 	rows, err := r.db.QueryContext(ctx, query, args...)
-	if err != nil {
+	if list, err = store.Collect(rows, err, scanRecord); err != nil {
 		return nil, fmt.Errorf("read installs: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		rec, err := scanRecord(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read installs: %w", err)
-		}
-		list = append(list, rec)
-	}
-	return slices.Clip(list), rows.Err()
+	return slices.Clip(list), nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/store"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
@@ -116,9 +118,7 @@ func NewRegistry(db *sql.DB) *Registry { return &Registry{db} }
 const extensionColumns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
 	permissions_required, capabilities, metadata, tree_hash, consent, agent_visible, generation`
 
-type rowScanner interface{ Scan(dest ...any) error }
-
-func scanExtension(s rowScanner) (x Extension, err error) {
+func scanExtension(s store.Scanner) (x Extension, err error) {
 	var at int64
 	var permissions, capabilities, metadata, consent, visible string
 	err = s.Scan(&x.ID, &x.Name, &x.Version, &x.Description, &x.Icon, &at, &x.Enabled, &x.Status, &x.SHA256, &x.Source, &x.SourceURL,
@@ -142,13 +142,6 @@ func instant(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
 func jsonText(v any) string {
 	data, err := jsonx.Marshal(v)
 	if err != nil { // only text that is not UTF-8, which validation refuses
@@ -160,18 +153,10 @@ func jsonText(v any) string {
 // All returns every row, ordered by id.
 func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
 	rows, err := r.db.QueryContext(ctx, `SELECT `+extensionColumns+` FROM extensions ORDER BY id`)
-	if err != nil {
+	if list, err = store.Collect(rows, err, scanExtension); err != nil {
 		return nil, fmt.Errorf("read extensions: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		x, err := scanExtension(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read extensions: %w", err)
-		}
-		list = append(list, x)
-	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // Get returns an extension by its id, ignoring case, or not_found, reason extension_not_found.
@@ -258,7 +243,7 @@ func putExtension(ctx context.Context, tx *sql.Tx, x *Extension) error {
 		source_url = excluded.source_url, permissions_required = excluded.permissions_required,
 		capabilities = excluded.capabilities, metadata = excluded.metadata,
 		tree_hash = excluded.tree_hash, consent = excluded.consent, agent_visible = excluded.agent_visible, generation = excluded.generation`,
-		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source,
+		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, store.Nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source,
 		x.SourceURL,
 		jsonText(x.Permissions), jsonText(x.Capabilities), jsonText(x.Metadata), x.TreeHash, string(x.Consent), jsonText(x.AgentVisible),
 		x.Generation)
@@ -297,7 +282,7 @@ type execer interface {
 func putConfig(ctx context.Context, db execer, id string, doc []byte, at time.Time) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO extension_configs (extension_id, config_json, secrets_ref, updated_at) VALUES (?, ?, '', ?)
 		ON CONFLICT (extension_id) DO UPDATE SET config_json = excluded.config_json, updated_at = excluded.updated_at`, fold(id),
-		string(doc), nanos(at))
+		string(doc), store.Nanos(at))
 	return err
 }
 

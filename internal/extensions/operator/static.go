@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -91,14 +90,12 @@ type StaticCatalogs struct {
 	// Extensions are all that were read, in the order of their files. An id occurs
 	// once per package.
 	Extensions []declaration.Extension
-
-	docks map[string]*declaration.Dock
 }
 
 // CompileStatic builds the static catalogs of extensions. The result does not depend
 // on their order.
 func CompileStatic(extensions []declaration.Extension) (*StaticCatalogs, error) {
-	c := &StaticCatalogs{Extensions: extensions, docks: make(map[string]*declaration.Dock)}
+	c := &StaticCatalogs{Extensions: extensions}
 	admitted := declaration.Resolve(extensions, nil)
 	for _, x := range admitted.Extensions {
 		if class, failed := admitted.Failed[x.ID]; failed {
@@ -175,8 +172,8 @@ func install(x *declaration.Extension) Install {
 
 func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.Contribution) {
 	runtime := x.ID + "/" + d.ID
-	switch {
-	case d.Kind == "surface.setup":
+	switch d.Kind {
+	case "surface.setup":
 		row := Onboarding{FlowID: runtime, RuntimeID: runtime, Target: "setup-ui", Modes: []string{}, Phases: []string{}, Outputs: []string{}}
 		if s := d.Setup; s != nil {
 			row = Onboarding{
@@ -185,7 +182,7 @@ func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.C
 			}
 		}
 		c.Onboarding.Rows = append(c.Onboarding.Rows, row)
-	case d.Kind == "surface.cli":
+	case "surface.cli":
 		row := CLI{Path: runtime, RuntimeID: runtime, Description: d.Description, Mode: "subcommand"}
 		if s := d.CLI; s != nil {
 			row = CLI{
@@ -195,8 +192,6 @@ func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.C
 			}
 		}
 		c.CLI.Rows = append(c.CLI.Rows, row)
-	case d.Adapter != nil && d.Adapter.Dock != nil:
-		c.dock(d.Adapter.Dock)
 	}
 }
 
@@ -213,15 +208,6 @@ func (c *StaticCatalogs) channels(extensions []declaration.Extension) {
 			ShowConfigured:  ch.ShowConfigured, QuickstartAllowFrom: ch.QuickstartAllowFrom, ForceAccountBinding: ch.ForceAccountBinding,
 			PreferSessionLookupForAnnounceTarget: ch.PreferSessionLookupForAnnounceTarget, Install: ch.Install, Dock: ch.Dock,
 		})
-		if ch.Dock != nil {
-			c.docks[strings.ToLower(ch.Dock.AdapterID)] = ch.Dock // replaces that of the adapter
-		}
-	}
-}
-
-func (c *StaticCatalogs) dock(d *declaration.Dock) {
-	if key := strings.ToLower(d.AdapterID); c.docks[key] == nil {
-		c.docks[key] = d
 	}
 }
 

@@ -316,39 +316,6 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestDockHints holds that hints work without the adapter.
-func TestDockHints(t *testing.T) {
-	t.Parallel()
-	s := &spy{MapFS: fstest.MapFS{
-		"slack.json": file(`{"id":"slack","stage":"declared","contributions":[{"id":"adapter","kind":"adapter.runtime","adapter":{"dock":{"adapterId":"slack","textChunkLimit":4000,
-			"allowFrom":{"stripPrefixes":["slack:","user:"],"lowerCase":true},"mentions":{"stripPatterns":["<@[A-Z0-9]+>","("]},"agentPrompt":{"messageToolHints":["Use mrkdwn."]}}}}]}`, noon),
-		"tg.json": file(`{"id":"tg","channels":[{"id":"tg","label":"T","dock":{"adapterId":"Telegram"}}]}`, noon),
-	}}
-	c := buildStatic(t, builder(s))
-	d, ok := c.Dock(" Slack")
-	if !ok || d.TextChunkLimit != 4000 {
-		t.Fatalf("ok = %v, want true; d.TextChunkLimit = %v, want 4000", ok, d.TextChunkLimit)
-	}
-	if diff := cmp.Diff([]string{"Use mrkdwn."}, d.PromptHints()); diff != "" {
-		t.Errorf("diff (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"u123", "*", "c9"}, d.AllowFrom([]string{
-		" slack:USER:U123", "*", "", "user:", "u123",
-		"SLACK: c9 ",
-	})); diff != "" {
-		t.Errorf(`diff = %q, want ""`, diff)
-	}
-	if got := d.StripMentions("<@U1> hello <@U2>"); got != "hello" {
-		t.Errorf(`d.StripMentions("<@U1> hello <@U2>") = %q, want "hello"`, got)
-	}
-	if d, ok := c.Dock("telegram"); !ok || len(d.AllowFrom([]string{"Ä"})) != 1 {
-		t.Errorf("descriptor = %+v, ok = %v; want one allowed sender", d, ok)
-	}
-	if _, ok := c.Dock("nobody"); ok {
-		t.Error("a dock of nobody")
-	}
-}
-
 func BenchmarkWarmRebuild(b *testing.B) {
 	home := b.TempDir()
 	past := time.Now().Add(-time.Hour)

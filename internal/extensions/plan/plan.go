@@ -33,7 +33,6 @@ const (
 	ReasonTimeout      = "timeout"
 	ReasonPlan         = "invalid_plan"
 	ReasonStepType     = "invalid_step_type"
-	ReasonStepMissing  = "step_not_found"
 	ReasonCondition    = "condition_error"
 	ReasonTarget       = "security_violation"
 	ReasonUnknown      = "unknown"
@@ -122,16 +121,6 @@ type Plan struct {
 	ID        string `json:"id,omitempty"`
 	Steps     []Step `json:"steps"`
 	Uninstall []Step `json:"uninstall,omitempty"`
-}
-
-// Step returns a step of the install part by its id.
-func (p *Plan) Step(id string) (*Step, error) {
-	for i := range p.Steps {
-		if p.Steps[i].ID == id {
-			return &p.Steps[i], nil
-		}
-	}
-	return nil, capability.Errorf(capability.CodeNotFound, "plan", "there is no step %.80q", id).With(ReasonStepMissing, "")
 }
 
 // document is the wire form. The members after the first block belong to the older form

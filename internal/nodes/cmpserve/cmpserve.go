@@ -114,14 +114,13 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 		var probe json.RawMessage
 		switch {
 		case jsonx.Unmarshal(body, &probe) != nil:
-			httpapi.WriteJSON(w, http.StatusOK, &answer{
+			return httpapi.Answer(w, &answer{
 				JSONRPC: "2.0", ID: jsonx.Raw("null"),
 				Error: &fault{
 					Code: jsonrpc.CodeParse, Message: "the body is not JSON",
 					Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"},
 				},
-			})
-			return nil
+			}, nil)
 		case body[0] != '[':
 			write(w, one(body))
 			return nil
@@ -159,8 +158,7 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		httpapi.WriteJSON(w, http.StatusOK, answers)
-		return nil
+		return httpapi.Answer(w, answers, nil)
 	}
 }
 

@@ -93,8 +93,7 @@ func (s *Surface) heldShow(w http.ResponseWriter, r *http.Request, who capabilit
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusOK, heldView{c, jsonx.Raw(c.Result)})
-	return nil
+	return httpapi.Answer(w, heldView{c, jsonx.Raw(c.Result)}, nil)
 }
 
 func (s *Surface) heldList(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -110,8 +109,7 @@ func (s *Surface) heldList(w http.ResponseWriter, r *http.Request, who capabilit
 	for i := range list {
 		out[i] = heldView{HeldCall: list[i]}
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"calls": out})
-	return nil
+	return httpapi.Answer(w, map[string]any{"calls": out}, nil)
 }
 
 func (s *Surface) heldCancel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -119,11 +117,7 @@ func (s *Surface) heldCancel(w http.ResponseWriter, r *http.Request, who capabil
 	if err == nil {
 		err = s.Held.Cancel(r.Context(), c)
 	}
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": true}, err)
 }
 
 func people(who capability.Principal) bool {

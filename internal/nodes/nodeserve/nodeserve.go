@@ -255,8 +255,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		out = append(out, viewOf(&all[i], q.Get("functions") == "full"))
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"nodes": out, "next": next})
-	return nil
+	return httpapi.Answer(w, map[string]any{"nodes": out, "next": next}, nil)
 }
 
 // words removes blank values, which do not restrict the list.
@@ -289,7 +288,7 @@ func (s *Surface) show(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if n.Status == fleet.Connected {
 		health = 1
 	}
-	httpapi.WriteJSON(w, http.StatusOK, struct {
+	return httpapi.Answer(w, struct {
 		view
 		CPU      float64 `json:"cpu_usage"`
 		Memory   float64 `json:"memory_usage"`
@@ -297,16 +296,14 @@ func (s *Surface) show(w http.ResponseWriter, r *http.Request, who capability.Pr
 		Health   float64 `json:"health_score"`
 		LastSeen int64   `json:"last_seen"`
 		Detail   any     `json:"function_details"`
-	}{viewOf(n, false), n.Load.CPU, n.Load.Memory, n.Load.GPU, health, n.LastBeat.Unix(), functionsOf(n)})
-	return nil
+	}{viewOf(n, false), n.Load.CPU, n.Load.Memory, n.Load.GPU, health, n.LastBeat.Unix(), functionsOf(n)}, nil)
 }
 
 func (s *Surface) drain(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	if err := s.Gateway.Drain(r.Context(), r.PathValue("id")); err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": true}, nil)
 }
 
 // remove ends a node's session. With forget its credential is forgotten, too, so
@@ -322,11 +319,7 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 		}
 		_ = s.Gateway.Remove(r.Context(), id) // it may have come back between the two
 	}
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": true}, err)
 }
 
 // watch streams the current nodes, then every change. A reader that is too slow gets a new

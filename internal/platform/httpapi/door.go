@@ -234,6 +234,15 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(data)
 }
 
+// Answer writes a value as JSON with status 200, or returns err if it is set.
+func Answer(w http.ResponseWriter, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	WriteJSON(w, http.StatusOK, v)
+	return nil
+}
+
 // WriteError writes err in the error form of /api/v1, with the HTTP status of its code and the headers
 // WWW-Authenticate and Retry-After if they apply.
 func WriteError(w http.ResponseWriter, err error) {

@@ -179,32 +179,6 @@ func (p Place) Directory() (dir, root string, err error) {
 	return dir, p.real, nil
 }
 
-// Workdir returns the real path of a requested working directory, and of the root that
-// contains it. Unlike with Resolve, symbolic links on the way are followed first, because the
-// real location of the directory decides. Errors: not_found, reason not_found; denied, reason
-// workdir_outside_allowed; invalid_input for a path that is not absolute or not a directory.
-func (s *Set) Workdir(path string) (dir, root string, err error) {
-	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
-		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.workdir",
-			"a working directory is an absolute path of at most %d bytes", maxPath).With("invalid_path", "")
-	}
-	dir, err = filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", "", Explain("roots.workdir", "the working directory", err)
-	}
-	for _, r := range s.roots {
-		if rel, err := filepath.Rel(r.real, dir); err != nil || !filepath.IsLocal(rel) {
-			continue
-		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return "", "", Explain("roots.workdir", "the working directory", syscall.ENOTDIR)
-		}
-		return dir, r.real, nil
-	}
-	return "", "", capability.Errorf(capability.CodeDenied, "roots.workdir", "the working directory is outside the allowed ones").
-		With("workdir_outside_allowed", "use a workspace, or ask the operator to allow the directory")
-}
-
 // Escape returns the error for a path that leads out of its root. It does not reveal whether the
 // target exists.
 func Escape() *capability.Error {

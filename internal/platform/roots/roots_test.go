@@ -1,7 +1,6 @@
 package roots
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,46 +133,5 @@ func TestOpenRefusesBadRoots(t *testing.T) {
 		if _, err := Open(list); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: got %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
-	}
-}
-
-func TestWorkdirIsWhereItReallyIs(t *testing.T) {
-	t.Parallel()
-	s, base := open(t)
-	real, err := filepath.EvalSymlinks(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Symlink(filepath.Join(base, "a/sub"), filepath.Join(base, "elsewhere")),
-		os.WriteFile(filepath.Join(base, "a/file"), nil, 0o600), os.Mkdir(filepath.Join(base, "ab"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct{ name, path, dir, root, reason string }{
-		{"a root", filepath.Join(base, "a"), "a", "a", ""},
-		{"through the root's link", filepath.Join(base, "linked/sub"), "a/sub", "a", ""},
-		{"through a link from outside", filepath.Join(base, "elsewhere"), "a/sub", "a", ""},
-		{"another root", filepath.Join(base, "b"), "b", "b", ""},
-		{"a link that leads out", filepath.Join(base, "a/out"), "", "", "workdir_outside_allowed"},
-		{"outside", filepath.Join(base, "outside"), "", "", "workdir_outside_allowed"},
-		{"a sibling with the same beginning", filepath.Join(base, "ab"), "", "", "workdir_outside_allowed"},
-		{"dots", filepath.Join(base, "a") + "/../outside", "", "", "workdir_outside_allowed"},
-		{"not there", filepath.Join(base, "a/gone"), "", "", "not_found"},
-		{"a file", filepath.Join(base, "a/file"), "", "", "not_a_directory"},
-		{"relative", "a", "", "", "invalid_path"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir, root, err := s.Workdir(tt.path)
-			if tt.reason != "" {
-				if e := capability.AsError(err); e == nil || e.Reason != tt.reason || strings.Contains(e.Message, base) {
-					t.Errorf("got %v; want e not nil, e.Reason = %v, e.Message without %v", err, tt.reason, base)
-				}
-				return
-			}
-			if err != nil || dir != filepath.Join(real, tt.dir) || root != filepath.Join(real, tt.root) {
-				t.Errorf("got %q, %q, %v; want no error, dir = filepath.Join(real, tt.dir), root = filepath.Join(real, tt.root)",
-					dir, root, err)
-			}
-		})
 	}
 }

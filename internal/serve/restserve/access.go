@@ -18,14 +18,7 @@ import (
 
 func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	list, err := s.Policy.Tokens(r.Context())
-	if err != nil {
-		return err
-	}
-	if list == nil {
-		list = []policy.Token{}
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"tokens": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"tokens": append([]policy.Token{}, list...)}, err)
 }
 
 func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -70,23 +63,12 @@ func optionalDuration(field, s string) (time.Duration, error) {
 
 func (s *Surface) revokeToken(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	t, err := s.Policy.RevokeToken(r.Context(), who, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, t)
-	return nil
+	return httpapi.Answer(w, t, err)
 }
 
 func (s *Surface) grants(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	list, err := s.Policy.Grants(r.Context())
-	if err != nil {
-		return err
-	}
-	if list == nil {
-		list = []policy.Grant{}
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"grants": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"grants": append([]policy.Grant{}, list...)}, err)
 }
 
 func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -183,23 +165,12 @@ func (s *Surface) strangers(ctx context.Context, g policy.Grant) (warnings []str
 
 func (s *Surface) revokeGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	g, err := s.Policy.RevokeGrant(r.Context(), who, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, g)
-	return nil
+	return httpapi.Answer(w, g, err)
 }
 
 func (s *Surface) secrets(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 	list, err := s.Secrets.List()
-	if err != nil {
-		return err
-	}
-	if list == nil {
-		list = []secretstore.Info{}
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"secrets": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"secrets": append([]secretstore.Info{}, list...)}, err)
 }
 
 // setSecret stores the raw body as the value, so that no JSON decoder, log or error

@@ -52,8 +52,7 @@ func (s approvalAPI) list(w http.ResponseWriter, r *http.Request, _ capability.P
 		list = []policy.Approval{}
 	}
 	body[s.many] = list
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 // show answers with one approval and, while it is pending, the whole input of the call.
@@ -71,8 +70,7 @@ func (s approvalAPI) show(w http.ResponseWriter, r *http.Request, _ capability.P
 		body["input"] = json.RawMessage(input)
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 func (s approvalAPI) decide(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -97,6 +95,5 @@ func (s approvalAPI) decide(w http.ResponseWriter, r *http.Request, who capabili
 	if g != nil {
 		body["grant"] = g
 	}
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }

@@ -36,8 +36,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	for i, rec := range records {
 		out[i] = jsonx.Raw(rec)
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"records": out})
-	return nil
+	return httpapi.Answer(w, map[string]any{"records": out}, nil)
 }
 
 // parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
@@ -132,8 +131,7 @@ func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capabi
 	}
 	// The check must also work if the log cannot be written.
 	_, _ = s.Log.Append(context.WithoutCancel(r.Context()), rec, audit.Synced)
-	httpapi.WriteJSON(w, http.StatusOK, report)
-	return nil
+	return httpapi.Answer(w, report, nil)
 }
 
 // auditTail streams the records from a number on, until the client disconnects or the

@@ -144,8 +144,7 @@ func (s *Surface) conflicts(w http.ResponseWriter, r *http.Request, who capabili
 	list := append([]catalog.Conflict{}, agent.Snapshot().Conflicts(r.URL.Query().Has("all"))...)
 	list = append(list, agent.NameConflicts()...)
 	catalog.SortConflicts(list)
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"conflicts": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"conflicts": list}, nil)
 }
 
 func (s *Surface) modules(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
@@ -153,8 +152,7 @@ func (s *Surface) modules(w http.ResponseWriter, _ *http.Request, _ capability.P
 	for m := range s.Catalog.Snapshot().Modules() {
 		list = append(list, s.moduleHead(m))
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"modules": list})
-	return nil
+	return httpapi.Answer(w, map[string]any{"modules": list}, nil)
 }
 
 func (s *Surface) moduleHead(m *capability.Module) map[string]any {
@@ -187,8 +185,7 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		if len(m.Manifest) > 0 {
 			body["manifest"] = m.Manifest
 		}
-		httpapi.WriteJSON(w, http.StatusOK, body)
-		return nil
+		return httpapi.Answer(w, body, nil)
 	}
 	return capability.Errorf(capability.CodeNotFound, "modules.show", "no module %q", id).With("module_not_found",
 		"list them with: junctor modules list")

@@ -48,8 +48,7 @@ func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.
 	}
 	inv.Client = r.UserAgent()
 	if req.DryRun {
-		httpapi.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(r.Context(), inv)))
-		return nil
+		return httpapi.Answer(w, explanation(inv, s.Engine.Plan(r.Context(), inv)), nil)
 	}
 	if req.Stream {
 		return s.stream(w, r, inv)
@@ -64,8 +63,7 @@ func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.
 		httpapi.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": reply})
 		return nil
 	}
-	httpapi.WriteJSON(w, http.StatusOK, success(reply))
-	return nil
+	return httpapi.Answer(w, success(reply), nil)
 }
 
 func success(reply invoke.Reply) map[string]any {
@@ -161,8 +159,7 @@ func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if !s.Engine.Cancel(id) {
 		return capability.Errorf(capability.CodeNotFound, "invocations.cancel", "no running invocation %q", id)
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": true}, nil)
 }
 
 func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -189,8 +186,7 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability
 	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
 		return plan.Err
 	}
-	httpapi.WriteJSON(w, http.StatusOK, explanation(inv, plan))
-	return nil
+	return httpapi.Answer(w, explanation(inv, plan), nil)
 }
 
 // rejection is the reason why a provider was not selected.

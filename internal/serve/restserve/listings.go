@@ -42,8 +42,7 @@ func (s *Surface) listingRoutes(mux *http.ServeMux) {
 		"apps":    func(m listed) []item { return m.apps },
 	} {
 		mux.Handle("GET /api/v1/"+path, s.Door.Guard(func(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
-			httpapi.WriteJSON(w, http.StatusOK, map[string]any{path: l.list(who, part)})
-			return nil
+			return httpapi.Answer(w, map[string]any{path: l.list(who, part)}, nil)
 		}, capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent))
 	}
 }

@@ -17,8 +17,7 @@ type ToolNames interface {
 
 // naming handles GET /api/v1/catalog/naming.
 func (s *Surface) naming(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, s.ToolNames.Get())
-	return nil
+	return httpapi.Answer(w, s.ToolNames.Get(), nil)
 }
 
 // changeNaming handles POST /api/v1/catalog/naming. With dry_run only the renames are returned.
@@ -31,9 +30,5 @@ func (s *Surface) changeNaming(w http.ResponseWriter, r *http.Request, who capab
 		return err
 	}
 	done, err := s.ToolNames.Change(r.Context(), who, req.Upstreams, req.DryRun)
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, done)
-	return nil
+	return httpapi.Answer(w, done, err)
 }

@@ -44,8 +44,7 @@ func (s *Surface) policyRules(w http.ResponseWriter, _ *http.Request, _ capabili
 	if err := s.PolicyFiles.Fault(); err != nil {
 		body.Fault = capability.AsError(err)
 	}
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 // checkPolicy handles POST /api/v1/policy/check: it reports what is wrong with one file,
@@ -62,11 +61,7 @@ func (s *Surface) checkPolicy(w http.ResponseWriter, r *http.Request, _ capabili
 		return capability.Errorf(capability.CodeTooLarge, "policy.check", "the policy has more than %d bytes", maxPolicyBytes)
 	}
 	rules, err := policy.CheckAgainst(policy.Document{Name: req.Name, Text: []byte(req.Text)}, s.Catalog.Snapshot())
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "rules": rules})
-	return nil
+	return httpapi.Answer(w, map[string]any{"ok": true, "rules": rules}, err)
 }
 
 // testPolicy handles POST /api/v1/policy/test: the decision about one call that is not made.
@@ -104,8 +99,7 @@ func (s *Surface) testPolicy(w http.ResponseWriter, r *http.Request, _ capabilit
 		}
 		out = append(out, one)
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "results": out})
-	return nil
+	return httpapi.Answer(w, map[string]any{"principal": who, "results": out}, nil)
 }
 
 // changePolicy handles POST /api/v1/policy/changes. With dry_run nothing is written.
@@ -121,11 +115,7 @@ func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capab
 		return err
 	}
 	done, err := s.PolicyFiles.Change(r.Context(), who, req.Change, req.DryRun)
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, done)
-	return nil
+	return httpapi.Answer(w, done, err)
 }
 
 // tool is one entry in the answer of GET /api/v1/tools.
@@ -201,8 +191,7 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 		body["deferred"] = deferred(out)
 	}
 	body["tools"] = out
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 // maxTools is the largest page of GET /api/v1/tools.

@@ -66,8 +66,7 @@ func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capab
 			delivered++
 		}
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"event": req.Event, "delivered": delivered, "results": results})
-	return nil
+	return httpapi.Answer(w, map[string]any{"event": req.Event, "delivered": delivered, "results": results}, nil)
 }
 
 // listeners returns the modules that declare the event, ordered by id, with the target of each.

@@ -209,11 +209,9 @@ func audienceFor(who capability.Principal) capability.Audience {
 func (s *Surface) status(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
 	body := s.Status()
 	body.Principal = who
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"checks": s.Doctor(r.Context())})
-	return nil
+	return httpapi.Answer(w, map[string]any{"checks": s.Doctor(r.Context())}, nil)
 }

@@ -39,13 +39,11 @@ func (s *Surface) slots(w http.ResponseWriter, r *http.Request, who capability.P
 	}
 	body := s.backendList()
 	body["slots"] = list
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.Answer(w, body, nil)
 }
 
 func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, s.backendList())
-	return nil
+	return httpapi.Answer(w, s.backendList(), nil)
 }
 
 // backendList returns the runtime backends, and the exclusive classes without a holder.
@@ -64,8 +62,7 @@ func (s *Surface) backendList() map[string]any {
 
 // actions writes the registry of canonical actions.
 func (s *Surface) actions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"actions": actions.Rows()})
-	return nil
+	return httpapi.Answer(w, map[string]any{"actions": actions.Rows()}, nil)
 }
 
 // lint writes the findings about the agent catalog of a context, and the policy rules that
@@ -82,8 +79,7 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 				"the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
 		})
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
-	return nil
+	return httpapi.Answer(w, map[string]any{"findings": findings}, nil)
 }
 
 // explanation writes the record of a selection, while it is stored.
@@ -93,8 +89,7 @@ func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capabili
 		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are",
 			r.PathValue("id"))
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
-	return nil
+	return httpapi.Answer(w, map[string]any{"explanation": x, "text": x.Text()}, nil)
 }
 
 // selectOne handles a dry run of the selection of a provider.
@@ -121,8 +116,7 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 	if plan.Selection == nil {
 		return plan.Err
 	}
-	httpapi.WriteJSON(w, http.StatusOK, explanation(inv, plan))
-	return nil
+	return httpapi.Answer(w, explanation(inv, plan), nil)
 }
 
 // changes writes the catalog's changes after a generation: as JSON, or, for a client that
@@ -136,8 +130,7 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 		}
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Feed.Since(since)})
-		return nil
+		return httpapi.Answer(w, map[string]any{"events": s.Feed.Since(since)}, nil)
 	}
 	out := httpapi.NewStream(w, r)
 	ctx, cancel := s.untilStop(r)
@@ -206,6 +199,5 @@ func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capab
 
 // telemetry writes the catalog's last events.
 func (s *Surface) telemetry(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
-	return nil
+	return httpapi.Answer(w, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))}, nil)
 }

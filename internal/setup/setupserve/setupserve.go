@@ -81,8 +81,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 }
 
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"clients": s.Clients.List(r.Context())})
-	return nil
+	return httpapi.Answer(w, map[string]any{"clients": s.Clients.List(r.Context())}, nil)
 }
 
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -91,18 +90,10 @@ func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability
 		return err
 	}
 	done, err := s.Clients.Connect(r.Context(), who, r.PathValue("name"), req)
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, done)
-	return nil
+	return httpapi.Answer(w, done, err)
 }
 
 func (s *Surface) disconnect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	done, err := s.Clients.Disconnect(r.Context(), who, r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	httpapi.WriteJSON(w, http.StatusOK, done)
-	return nil
+	return httpapi.Answer(w, done, err)
 }

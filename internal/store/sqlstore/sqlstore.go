@@ -273,12 +273,6 @@ func (s *Store) ClearResults(ctx context.Context, o session.Owner) error {
 	return explain(ctx, err)
 }
 
-// ClearAllResults implements session.Store.
-func (s *Store) ClearAllResults(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, `DELETE FROM session_results`)
-	return explain(ctx, err)
-}
-
 // SweepResults implements session.Store.
 func (s *Store) SweepResults(ctx context.Context, before time.Time) (int, error) {
 	n, err := affected(s.db.ExecContext(ctx, `DELETE FROM session_results WHERE saved < ?`, before.UnixNano()))

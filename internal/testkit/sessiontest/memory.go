@@ -217,15 +217,6 @@ func (s *Memory) ClearResults(_ context.Context, o session.Owner) error {
 	return nil
 }
 
-// ClearAllResults implements [session.Store].
-func (s *Memory) ClearAllResults(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.results)
-	s.bytes = 0
-	return nil
-}
-
 // SweepResults implements [session.Store].
 func (s *Memory) SweepResults(_ context.Context, before time.Time) (int, error) {
 	s.mu.Lock()

@@ -299,7 +299,7 @@ func resultsAreBounded(t *testing.T, r *rig) {
 	n, err := r.results.Sweep(t.Context())
 	r.ok(err)
 	same(t, n, 1)
-	r.ok(r.results.ClearAll(t.Context()))
+	r.ok(r.results.Clear(t.Context(), bob("s")))
 	stats, err := r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats.Entries, 0)

@@ -2,11 +2,9 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -266,54 +264,4 @@ func (s *Sequence) Take(f *Frame) (fresh bool, err error) {
 	s.next++
 	s.over = f.Last()
 	return true, nil
-}
-
-// Media is one frame of media in a stream.
-type Media struct {
-	Payload     json.RawMessage `json:"payload"`
-	MediaType   string          `json:"media_type"`
-	Codec       string          `json:"codec,omitzero"`
-	Sequence    *int64          `json:"sequence,omitzero"`
-	TimestampMS *float64        `json:"timestamp_ms,omitzero"`
-	EndOfStream bool            `json:"end_of_stream"`
-	Metadata    map[string]any  `json:"metadata"`
-}
-
-// The sizes of media frames, in bytes.
-const (
-	MediaChunk = 4096
-	AudioChunk = 3200
-)
-
-// MediaFrames splits data into frames of at most size bytes; 0 means MediaChunk. The last frame is
-// marked. Empty data result in one empty frame.
-func MediaFrames(data []byte, size int, mediaType, codec string, metadata map[string]any) []Media {
-	if size <= 0 {
-		size = MediaChunk
-	}
-	if strings.TrimSpace(mediaType) == "" {
-		mediaType = "application/octet-stream"
-	}
-	var out []Media
-	for seq := int64(0); ; seq++ {
-		n := min(size, len(data))
-		out = append(out, Media{
-			Payload: cmp.BytesValue(data[:n]), MediaType: mediaType, Codec: codec, Sequence: &seq,
-			EndOfStream: n == len(data), Metadata: metadata,
-		})
-		if data = data[n:]; len(data) == 0 {
-			return out
-		}
-	}
-}
-
-// AudioFrames splits 16-bit PCM audio into frames. rate 0 means 16000 Hz, channels 0 means one.
-func AudioFrames(pcm []byte, rate, channels int) []Media {
-	if rate <= 0 {
-		rate = 16000
-	}
-	if channels <= 0 {
-		channels = 1
-	}
-	return MediaFrames(pcm, AudioChunk, "audio/raw", "pcm16", map[string]any{"sample_rate_hz": rate, "channels": channels})
 }

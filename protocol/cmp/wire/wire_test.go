@@ -196,25 +196,6 @@ func TestAGapIsNoticed(t *testing.T) {
 	}
 }
 
-func TestMediaFrames(t *testing.T) {
-	t.Parallel()
-	empty := wire.MediaFrames(nil, 0, "", "", nil)
-	if len(empty) != 1 || !empty[0].EndOfStream || empty[0].MediaType != "application/octet-stream" || *empty[0].Sequence != 0 {
-		t.Errorf(`%+v; want len(empty) = 1, empty[0].EndOfStream = true, empty[0].MediaType = "application/octet-stream", `+
-			"*empty[0].Sequence = 0", empty)
-	}
-	even := wire.MediaFrames(make([]byte, 8), 4, "x/y", "c", nil)
-	if len(even) != 2 || even[0].EndOfStream || !even[1].EndOfStream || *even[1].Sequence != 1 || *even[0].Sequence != 0 {
-		t.Errorf("%+v; want len(even) = 2, even[0].EndOfStream = false, even[1].EndOfStream = true, *even[1].Sequence = 1, "+
-			"*even[0].Sequence = 0", even)
-	}
-	audio := wire.AudioFrames(make([]byte, wire.AudioChunk+1), 0, 0)
-	if len(audio) != 2 || audio[0].Codec != "pcm16" || audio[0].MediaType != "audio/raw" || audio[0].Metadata["sample_rate_hz"] != 16000 {
-		t.Errorf(`%+v; want len(audio) = 2, audio[0].Codec = "pcm16", audio[0].MediaType = "audio/raw", `+
-			`audio[0].Metadata["sample_rate_hz"] = 16000`, audio)
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"proto":1,"node_id":"n","instance":"i","functions":[{"name":"f"}]}`,

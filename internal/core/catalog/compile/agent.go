@@ -157,53 +157,6 @@ func (a *Agent) foldRange(fold string) iter.Seq[*Action] {
 	}
 }
 
-// ByWire returns the listed action whose wire name is wire. It encodes the names with the same
-// fold or, for a shortened wire name, the same beginning, and compares them. It never decodes
-// the wire name.
-func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool) {
-	if d == naming.Dotted {
-		return a.Action(wire)
-	}
-	if limit <= 0 {
-		limit = 64
-	}
-	match := func(x *Action) (*Action, bool) {
-		if a.Wire(x, d, limit) != wire {
-			return nil, false
-		}
-		return a.Action(x.Name) // as it is in this context
-	}
-	for x := range a.foldRange(naming.Fold(wire)) {
-		if found, ok := match(x); ok {
-			return found, true
-		}
-	}
-	const suffix = 9 // '_' and a hash
-	if len(wire) <= suffix {
-		return nil, false
-	}
-	head := naming.Fold(wire[:len(wire)-suffix])
-	if len(wire) < limit { // not shortened: the hash distinguishes names of the same fold
-		for x := range a.foldRange(head) {
-			if found, ok := match(x); ok {
-				return found, true
-			}
-		}
-		return nil, false
-	}
-	tried := 0
-	for x := range a.folds.From(func(x *Action) int { return cmp.Compare(x.fold, head) }) {
-		if !strings.HasPrefix(x.fold, head) || tried > maxTried {
-			break
-		}
-		tried++
-		if found, ok := match(x); ok {
-			return found, true
-		}
-	}
-	return nil, false
-}
-
 // maxTried bounds the search for a shortened name among names with the same beginning.
 const maxTried = 100_000
 

@@ -179,11 +179,6 @@ func Benchmark100000(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
-	timed("resolve a wire name", func(int) {
-		if _, ok := agent.ByWire("tool_0100_9", "strict64", 48); !ok {
-			b.Fatal("not found")
-		}
-	})
 }
 
 // BenchmarkRebuild100000 measures a change of the settings, which rebuilds every entry, name

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/interop/fakemodel"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // dialects are the same conversations in each API: what begins a play, and what comes
