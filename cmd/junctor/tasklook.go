@@ -224,6 +224,11 @@ func (a *app) printThread(raw json.RawMessage) error {
 	for _, s := range t.Sessions {
 		rows = append(rows, []string{s.SessionID, s.Status, s.Framework, dash(s.Label), s.Metadata.Usage.String(), s.Workdir})
 	}
+	for _, e := range t.Events {
+		if strings.HasPrefix(e.EventType, "setup_") { // --json has the output
+			a.printf("\n%s\n", plainText(e.Summary))
+		}
+	}
 	if t.Usage != nil {
 		a.printf("\nusage: %s\n", t.Usage)
 	}

@@ -97,6 +97,7 @@ type Config struct {
 	Engine    Engine
 	Tasks     Tasks
 	Model     Model // nil if no model is configured
+	Walls     config.Sandbox
 	Rooms     Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.

@@ -56,7 +56,7 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	}
 	c.follower = newThreadTasks(s.cfg.Tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
-		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts,
+		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts, Consents: t.consents,
 		Chooser: t.chooser, Standing: s.cfg.Standing,
 		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.cfg.Gateway, Logger: s.logger,
 	})

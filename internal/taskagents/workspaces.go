@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
@@ -67,7 +72,7 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 			}
 			return s.githubToken()
 		},
-		OnEvent: s.workspaceChanged,
+		OnEvent: s.workspaceChanged, Box: sandbox.NewForHome(s.cfg.Home, s.cfg.Walls.ReadOnly, s.cfg.Walls.Off),
 	})
 	if w.missing != nil {
 		s.logger.Warn("there are no workspaces of repositories", "err", w.missing)
@@ -136,4 +141,49 @@ func (w *workspaces) checkouts() (launch.Checkouts, error) {
 		return nil, w.missing
 	}
 	return w.Manager, nil
+}
+
+// maxConsents is the number of setups that the server remembers an agreement to.
+const maxConsents = 1000
+
+// consents implements launch.Consents. An agreement is "digest repository" in a list, the oldest
+// first.
+type consents struct {
+	store   choice.Store
+	records agentRecords
+}
+
+func (c consents) list(ctx context.Context) (list []string, err error) {
+	data, err := c.store.Load(ctx)
+	if err == nil && len(data) > 0 {
+		err = jsonx.Unmarshal(data, &list)
+	}
+	return list, err
+}
+
+// Given implements launch.Consents.
+func (c consents) Given(ctx context.Context, repository, digest string) (bool, error) {
+	list, err := c.list(ctx)
+	return slices.Contains(list, digest+" "+repository), err
+}
+
+// Give implements launch.Consents, and writes the agreement to the audit log.
+func (c consents) Give(ctx context.Context, by capability.Principal, repository, digest string) error {
+	list, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	list = append(list, digest+" "+repository)
+	data, err := jsonx.Marshal(list[max(0, len(list)-maxConsents):])
+	if err != nil {
+		return err
+	}
+	if err := c.store.Save(ctx, data); err != nil {
+		return err
+	}
+	c.records.append(ctx, audit.Record{
+		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{WorkDir: repository, Attrs: []audit.Attr{{Key: "setup", Value: digest}}},
+	}, audit.Synced)
+	return nil
 }

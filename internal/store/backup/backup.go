@@ -139,7 +139,7 @@ func LeavesOut() []LeftOut {
 }
 
 func keeps() []string {
-	return []string{"run/admin.token", "run/agent.token"}
+	return []string{"run/admin.token", "run/agent.token", "agents/swarm-history.jsonl"}
 }
 
 // passing matches files that are only of use to a running process.

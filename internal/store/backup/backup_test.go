@@ -55,7 +55,7 @@ func aHome(t *testing.T) (home string, db *store.DB, log *audit.Log) {
 	for name, text := range map[string]string{
 		"config.yaml": "listen: 127.0.0.1:0\n", "policy/default.cedar": "permit(principal, action, resource);", "secrets/key": "s3cret",
 		"state/audit.key": "k", "run/admin.token": "t", "run/lock": "1", "run/server.json": "{}", "logs/capabilities.log": "l", "cache/x": "x",
-		"state/nats/store": "n", "workspaces/repositories/r/f": "f", "agents/sessions/s/settings": "s",
+		"state/nats/store": "n", "workspaces/repositories/r/f": "f", "agents/swarm-history.jsonl": "{}\n", "agents/sessions/s/settings": "s",
 		"blobs/sha256/" + strings.Repeat("a", 64): "blob", "node/key": "nk", "node/lock": "1", "upstreams/memory/notes.json": "[]",
 		"secrets/~tmp": "half",
 	} {
@@ -114,8 +114,8 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 	}
 	for name, mode := range map[string]fs.FileMode{
 		".": 0o700, "config.yaml": 0o600, "secrets/key": 0o600, "run/admin.token": 0o600, "extensions/tools.x": 0o755,
-		"extensions/tools.x/bin/x": 0o755,
-		"node/key":                 0o600, "upstreams/memory/notes.json": 0o600, "state/audit.key": 0o600,
+		"extensions/tools.x/bin/x":   0o755,
+		"agents/swarm-history.jsonl": 0o600, "node/key": 0o600, "upstreams/memory/notes.json": 0o600, "state/audit.key": 0o600,
 		"policy/default.cedar": 0o600,
 	} {
 		info, err := os.Stat(filepath.Join(to, name))

@@ -156,6 +156,7 @@ type createRequest struct {
 	CheckoutHead string `json:"checkoutHead"`
 	Uncommitted  bool   `json:"includeUncommitted"`
 	Here         bool   `json:"here"`
+	Setup        string `json:"setup"` // digest of the setup that the user was shown, or none
 }
 
 type controlRequest struct {
@@ -322,7 +323,7 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 				"the server is on another machine than the checkout %.300q", in.Checkout).
 				With("remote_checkout", "name the repository by its URL with --repo")
 		}
-		t.Checkout = &launch.Checkout{Path: in.Checkout, Head: in.CheckoutHead, Uncommitted: in.Uncommitted, Here: in.Here}
+		t.Checkout = &launch.Checkout{Path: in.Checkout, Head: in.CheckoutHead, Uncommitted: in.Uncommitted, Here: in.Here, Setup: in.Setup}
 	}
 	for _, p := range in.Agents {
 		t.Parts = append(t.Parts, launch.Part(p))

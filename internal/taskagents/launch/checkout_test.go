@@ -91,9 +91,22 @@ func newJob(t *testing.T) *job {
 		Registry: j.r, Agents: j.w, Logger: slog.New(slog.DiscardHandler),
 		Checkouts: func() (launch.Checkouts, error) { return j.where, nil },
 		Standing:  func(string) (capability.Principal, error) { return j.by, nil },
+		Consents:  agreed{},
 	})
 	j.l.Use(coordinated{j.r})
 	return j
+}
+
+// agreed is the setups that users have agreed to.
+type agreed map[string]string
+
+func (a agreed) Given(_ context.Context, repository, digest string) (bool, error) {
+	return a[repository] == digest, nil
+}
+
+func (a agreed) Give(_ context.Context, _ capability.Principal, repository, digest string) error {
+	a[repository] = digest
+	return nil
 }
 
 func (j *job) git(args ...string) string {
@@ -395,6 +408,67 @@ func TestACheckoutIsForOperatorsOnThisMachine(t *testing.T) {
 	}
 	if _, err := j.l.Review(t.Context(), made.ThreadID, ""); reason(err) != "no_checkout" {
 		t.Errorf("Review(without checkout) = %v, want no_checkout", err)
+	}
+}
+
+func TestASetupAppliesOnlyAfterAnAgreementToItsWholeText(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	if err := os.Mkdir(filepath.Join(j.repo, ".junctor"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.write(j.repo, ".gitignore", ".env\n")
+	j.write(j.repo, ".env", "KEY=1\n")
+	create := func(setup string, here bool) (launch.Created, error) {
+		return j.l.Create(t.Context(), j.by, launch.Task{
+			Title: "The job", Parts: []launch.Part{{Task: "Do it", Label: "a", AgentType: "claude"}},
+			Checkout: &launch.Checkout{Path: j.repo, Setup: setup, Here: here},
+		})
+	}
+	copied := func(made launch.Created) bool {
+		t.Helper()
+		if len(made.Agents) != 1 {
+			t.Fatalf("agents = %+v, want one", made.Agents)
+		}
+		_, err := os.Stat(filepath.Join(made.Agents[0].Workdir, ".env"))
+		return err == nil
+	}
+	const whole = "copy: [.env]\nchecks: [test -f .env]\n# last line\n"
+	j.write(j.repo, workspace.SetupFile, whole)
+	_, err := create("", false)
+	e := capability.AsError(err)
+	text, _ := e.Details["text"].(string)
+	digest, _ := e.Details["tree_hash"].(string)
+	if e == nil || e.Code != capability.CodeApprovalRequired || e.Reason != "setup_required" ||
+		!strings.HasSuffix(text, strings.TrimSpace(whole)) {
+		t.Fatalf("Create(without an agreement) = %v with %q; want approval_required, setup_required and the whole text", err, text)
+	}
+	for _, other := range []string{"yes", strings.Repeat("0", 64)} {
+		if _, err := create(other, false); reason(err) != "setup_required" {
+			t.Errorf("Create(setup %q) = %v, want setup_required", other, err)
+		}
+	}
+	made, err := create(launch.NoSetup, false)
+	if err != nil || copied(made) {
+		t.Errorf("Create(no setup) = %v, copied %v; want no error and nothing copied", err, copied(made))
+	}
+	made, err = create(digest, false)
+	if err != nil || !copied(made) {
+		t.Fatalf("Create(agreed) = %v; want no error and the file copied", err)
+	}
+	d, err := j.r.Detail(t.Context(), made.ThreadID, threads.Selection{})
+	if err != nil || !strings.Contains(string(d.Metadata), `"checks":[["/bin/sh","-c","test -f .env"]]`) {
+		t.Errorf("metadata = %s, %v; want the checks of the setup", d.Metadata, err)
+	}
+	if made, err = create("", false); err != nil || !copied(made) {
+		t.Errorf("Create(agreed before) = %v, want no question", err)
+	}
+	j.write(j.repo, workspace.SetupFile, whole+"run: [id]\n")
+	if _, err := create(digest, false); reason(err) != "setup_required" {
+		t.Errorf("Create(after a change) = %v, want setup_required", err)
+	}
+	if _, err := create("", true); err != nil {
+		t.Errorf("Create(in place) = %v, want no error", err)
 	}
 }
 

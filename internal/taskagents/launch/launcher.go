@@ -49,6 +49,7 @@ type Registry interface {
 	SetNode(ctx context.Context, thread, node string, status row.NodeStatus) (threads.Moved, error)
 	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
+	Record(ctx context.Context, e row.Event) error
 	MoveMail(ctx context.Context, thread, id string, to row.MailState, session string) error
 }
 
@@ -94,6 +95,7 @@ type Config struct {
 	Workspaces Workspaces
 	// Checkouts returns the access to users' repositories, or why it is not available.
 	Checkouts func() (Checkouts, error)
+	Consents  Consents
 	Chooser   Chooser
 	// Standing returns the principal with the given id and its current rights.
 	Standing func(id string) (capability.Principal, error)
@@ -129,8 +131,8 @@ func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 // started, the thread is stopped.
 //
 // Its errors: invalid_input (no_parts, too_many_agents, unknown_agent_type, bad_metadata,
-// invalid_plan, and those of a checkout), denied (checks_denied, checkout_denied), too_large, and
-// those of the registry. If storing the
+// invalid_plan, and those of a checkout), denied (checks_denied, checkout_denied), approval_required
+// (setup_required), too_large, and those of the registry. If storing the
 // brief or creating the Task fails, the thread exists and its id is returned.
 func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) (Created, error) {
 	plan, err := l.plan(by, t)
@@ -138,8 +140,15 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 		return Created{}, err
 	}
 	var source workspace.Source
+	var setup *workspace.Setup
 	if t.Checkout != nil {
-		if source, err = l.inspect(ctx, by, t); err != nil {
+		if source, err = l.inspect(ctx, by, t); err == nil {
+			setup, err = l.setup(ctx, by, source, *t.Checkout)
+		}
+		if err == nil {
+			plan.Thread.Metadata, err = withChecks(plan.Thread.Metadata, setup)
+		}
+		if err != nil {
 			return Created{}, err
 		}
 	}
@@ -151,7 +160,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	defer l.starts(made.Thread.ID)()
 	out := Created{ThreadID: made.Thread.ID}
 	if t.Checkout != nil {
-		c, err := l.enter(ctx, made.Thread, source, *t.Checkout)
+		c, err := l.enter(ctx, made.Thread, source, setup, *t.Checkout)
 		if err != nil {
 			l.giveUp(ctx, made.Thread.ID, "its checkout could not be used")
 			return out, err

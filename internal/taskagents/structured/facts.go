@@ -79,7 +79,7 @@ func (s *Session) named(token string) {
 }
 
 func (s *Session) spent(u dialect.Usage) {
-	now := u.Usage.Max(programs.Usage{})
+	now := u.Max(programs.Usage{})
 	if was := s.info.Usage; !u.Total && was != nil {
 		now = was.Plus(now)
 	}

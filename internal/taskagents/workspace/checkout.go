@@ -139,6 +139,7 @@ type PartRequest struct {
 	Label  string
 	Start  string   // commit
 	Merge  []string // commits that the branch contains besides
+	Setup  *Setup   // to which the user has agreed; nil for none
 }
 
 // ProvisionPart adds a worktree with a new branch to a user's repository. If merged commits have
@@ -161,9 +162,12 @@ func (m *Manager) ProvisionPart(ctx context.Context, req PartRequest) (Workspace
 	if err != nil {
 		return Workspace{}, err
 	}
-	defer release()
 	if err = m.put(w); err == nil {
 		err = m.addPart(ctx, &w, req)
+	}
+	release() // a setup takes long
+	if err == nil && req.Setup != nil {
+		err = m.setUp(ctx, &w, req.Setup)
 	}
 	if err == nil {
 		w.State, w.UsedAt = Ready, m.cfg.Now().UTC()
@@ -172,7 +176,7 @@ func (m *Manager) ProvisionPart(ctx context.Context, req PartRequest) (Workspace
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
 		defer cancel()
-		if left := m.discard(undo, w); left != nil {
+		if left := m.collect(undo, w); left != nil {
 			err = capability.AsError(err).Detail("left_behind", w.ID)
 		}
 		return Workspace{}, err

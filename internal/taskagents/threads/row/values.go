@@ -142,6 +142,8 @@ const (
 	SummaryUpdated     = "summary_updated"
 	SwarmComplete      = "swarm_complete"
 	ShareDiscovered    = "share_discovered"
+	SetupDone          = "setup_done"
+	SetupFailed        = "setup_failed"
 	ValidationStarted  = "validation_started"
 	ValidationPassed   = "validation_passed"
 	ValidationFailed   = "validation_failed"

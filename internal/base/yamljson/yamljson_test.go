@@ -1,4 +1,4 @@
-package declaration_test
+package yamljson_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/declaration"
+	"github.com/junctor-run/junctor/internal/base/yamljson"
 )
 
 func TestPlainDocumentsBecomeJSON(t *testing.T) {
@@ -23,7 +23,7 @@ func TestPlainDocumentsBecomeJSON(t *testing.T) {
 		"1: x":                        `{"1":"x"}`,
 		"a: !!str 1":                  `{"a":"1"}`,
 	} {
-		got, err := declaration.YAMLToJSON([]byte(in), "why")
+		got, err := yamljson.ToJSON([]byte(in), "why")
 		if err != nil || string(got) != want {
 			t.Errorf("%q: %s %v; want no error, string(got) = %v", in, got, err, want)
 		}
@@ -55,9 +55,9 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		"infinite":  "a: .inf",
 		"broken":    "a: [",
 		"not UTF-8": "a: \xff",
-		"long":      strings.Repeat("#", declaration.MaxYAMLBytes+1),
+		"long":      strings.Repeat("#", yamljson.MaxBytes+1),
 	} {
-		_, err := declaration.YAMLToJSON([]byte(in), "why")
+		_, err := yamljson.ToJSON([]byte(in), "why")
 		if e := capability.AsError(err); e == nil || e.Reason != "why" || e.Code != capability.CodeInvalidInput &&
 			e.Code != capability.CodeTooLarge {
 			t.Errorf(`%s: %v; want e not nil, e.Reason = "why", not (e.Code != capability.CodeInvalidInput && e.Code != `+
@@ -71,7 +71,7 @@ func FuzzToJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		doc, err := declaration.YAMLToJSON(data, "why")
+		doc, err := yamljson.ToJSON(data, "why")
 		if err == nil && !jsonx.Valid(doc) {
 			t.Fatalf("%q; want not (err == nil && !jsonx.Valid(doc))", doc)
 		}

@@ -1,4 +1,5 @@
-package declaration
+// Package yamljson reads untrusted YAML.
+package yamljson
 
 import (
 	"bytes"
@@ -15,21 +16,21 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// MaxYAMLBytes is the largest size of a YAML document.
-const MaxYAMLBytes = 500 << 10
+// MaxBytes is the largest size of a YAML document.
+const MaxBytes = 500 << 10
 
 const (
-	maxYAMLValues = 10_000 // after aliases are expanded
-	maxYAMLDepth  = 32
+	maxValues = 10_000 // after aliases are expanded
+	maxDepth  = 32
 )
 
-// YAMLToJSON converts an untrusted YAML document to JSON. It accepts one document of plain scalars,
+// ToJSON converts an untrusted YAML document to JSON. It accepts one document of plain scalars,
 // lists, and maps with unique text keys, and no custom tags. An error has the code invalid_input or
 // too_large and the given reason, and names the line if it is known.
-func YAMLToJSON(data []byte, reason string) (doc []byte, err error) {
-	w := yamlWriter{reason: reason}
-	if len(data) > MaxYAMLBytes {
-		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxYAMLBytes).With(reason, "")
+func ToJSON(data []byte, reason string) (doc []byte, err error) {
+	w := writer{reason: reason}
+	if len(data) > MaxBytes {
+		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxBytes).With(reason, "")
 	}
 	// A panic in the YAML library must not end the server.
 	defer func() {
@@ -61,14 +62,14 @@ func firstLine(err error) string {
 	return string(bytes.ToValidUTF8(line[:min(len(line), 300)], []byte("?")))
 }
 
-type yamlWriter struct {
+type writer struct {
 	out    bytes.Buffer
 	nodes  int
 	reason string
 	open   []*yaml.Node // anchors that are being expanded
 }
 
-func (w *yamlWriter) errorf(n *yaml.Node, format string, args ...any) error {
+func (w *writer) errorf(n *yaml.Node, format string, args ...any) error {
 	at := ""
 	if n != nil && n.Line > 0 {
 		at = fmt.Sprintf("line %d: ", n.Line)
@@ -76,12 +77,12 @@ func (w *yamlWriter) errorf(n *yaml.Node, format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "yaml", "%s%s", at, fmt.Sprintf(format, args...)).With(w.reason, "")
 }
 
-func (w *yamlWriter) value(n *yaml.Node, depth int) error {
-	if w.nodes++; w.nodes > maxYAMLValues {
-		return w.errorf(n, "there are more than %d values", maxYAMLValues)
+func (w *writer) value(n *yaml.Node, depth int) error {
+	if w.nodes++; w.nodes > maxValues {
+		return w.errorf(n, "there are more than %d values", maxValues)
 	}
-	if depth > maxYAMLDepth {
-		return w.errorf(n, "values are more than %d deep", maxYAMLDepth)
+	if depth > maxDepth {
+		return w.errorf(n, "values are more than %d deep", maxDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -115,7 +116,7 @@ func (w *yamlWriter) value(n *yaml.Node, depth int) error {
 	return w.errorf(n, "this is not a value")
 }
 
-func (w *yamlWriter) mapping(n *yaml.Node, depth int) error {
+func (w *writer) mapping(n *yaml.Node, depth int) error {
 	if tag := n.ShortTag(); tag != "!!map" {
 		return w.errorf(n, "the tag %.40q is not allowed", tag)
 	}
@@ -145,7 +146,7 @@ func (w *yamlWriter) mapping(n *yaml.Node, depth int) error {
 	return nil
 }
 
-func (w *yamlWriter) text(n *yaml.Node) error {
+func (w *writer) text(n *yaml.Node) error {
 	data, err := jsonx.Marshal(n.Value)
 	if err != nil {
 		return w.errorf(n, "the text is not UTF-8")
@@ -154,7 +155,7 @@ func (w *yamlWriter) text(n *yaml.Node) error {
 	return nil
 }
 
-func (w *yamlWriter) scalar(n *yaml.Node) error {
+func (w *writer) scalar(n *yaml.Node) error {
 	switch tag := n.ShortTag(); tag {
 	case "!!str", "!!timestamp": // no field is a date, so that dates stay text
 		return w.text(n)
