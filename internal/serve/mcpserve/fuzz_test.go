@@ -18,7 +18,7 @@ func FuzzDeclared(f *testing.F) {
 		if !valid(doc) {
 			return // it was judged before it got here
 		}
-		_ = taskOnly(doc)
+		_ = mcpwire.TaskOnly(doc)
 		_ = readAbilities(json.RawMessage(doc))
 		_ = declaresTasks(doc)
 	})
