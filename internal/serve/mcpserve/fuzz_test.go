@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 func valid(data []byte) bool {
