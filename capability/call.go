@@ -121,6 +121,9 @@ type Chunk struct {
 	Progress float64 `json:"progress"`
 	Total    float64 `json:"total,omitempty"`
 	Message  string  `json:"message,omitempty"`
+	// Literals are the JSON numbers of Progress and Total as they were received, with trailing
+	// zeros; "" for one that was not.
+	Literals [2]string `json:"-"`
 	// Stage is set if the call starts or stops waiting, or for a log line. Such a chunk does
 	// not contain progress.
 	Stage string          `json:"stage,omitempty"`

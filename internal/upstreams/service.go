@@ -138,6 +138,11 @@ func (s *Service) Offering(ctx context.Context, principal, session, uri string) 
 	return s.registry.Offering(ctx, upstream.Caller{Principal: principal, Session: session}, uri)
 }
 
+// Instructions returns the approved instructions of the MCP server that a module is of, or "".
+func (s *Service) Instructions(module string) string {
+	return s.registry.Instructions(strings.TrimPrefix(module, "mcp."))
+}
+
 // Checks reports upstreams that failed permanently, cannot be reached, or have definitions
 // that wait for an approval.
 func (s *Service) Checks(context.Context) []httpapi.Check {

@@ -37,15 +37,6 @@ func declaresTasks(capabilities json.RawMessage) bool {
 	return len(settings) > 0 && settings[0] == '{'
 }
 
-// taskOnly reports whether a tool's definition requires that it runs as a task.
-func taskOnly(definition json.RawMessage) bool {
-	if !strings.Contains(string(definition), "taskSupport") {
-		return false
-	}
-	support, _ := jsonx.Text(mcpwire.At(definition, []string{"execution", "taskSupport"}))
-	return support == "required"
-}
-
 // needsTasks returns the error for a call of such a tool by a client without task support.
 func needsTasks() *mcpwire.Fault {
 	return &mcpwire.Fault{

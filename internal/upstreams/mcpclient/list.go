@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 var errEnough = errors.New("enough")
@@ -52,7 +54,7 @@ func (c *Client) List(ctx context.Context, l List, each func(definition json.Raw
 		if len(list) == 0 || list[0] != '[' {
 			return page, c.nonsense("answered without a list of %s", l)
 		}
-		err = elements(list, func(value []byte) error {
+		err = jsonx.Elements(list, func(value []byte) error {
 			switch {
 			case items == maxListItems:
 				page.Truncated = "items"

@@ -17,7 +17,7 @@ import (
 func (c *Client) params(k *conn, id int64, r *Request, responses, state json.RawMessage) (json.RawMessage, error) {
 	raw := json.RawMessage(bytes.TrimSpace(r.Params))
 	reserved, empty := false, true
-	if err := members(raw, func(name string, _ []byte) {
+	if err := jsonx.Members(raw, func(name string, _ []byte) {
 		empty = false
 		reserved = reserved || name == "_meta" || name == "inputResponses" || name == "requestState"
 	}); err != nil {
@@ -32,7 +32,7 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 			raw = rest
 		}
 		empty = true
-		_ = members(raw, func(string, []byte) { empty = false })
+		_ = jsonx.Members(raw, func(string, []byte) { empty = false })
 	}
 	var token int64
 	if r.Progress != nil {
@@ -68,6 +68,9 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 		}
 		add("inputResponses", responses)
 		add("requestState", state)
+	}
+	if r.Task && !k.server.Modern() {
+		add("task", []byte("{}"))
 	}
 	add("_meta", meta)
 	return append(out, '}'), nil
@@ -122,7 +125,7 @@ func appendForeign(dst []byte, meta json.RawMessage) []byte {
 		return dst
 	}
 	from := len(dst)
-	err := members(meta, func(name string, value []byte) {
+	err := jsonx.Members(meta, func(name string, value []byte) {
 		if name != "progressToken" && !strings.HasPrefix(name, mcpwire.MetaPrefix) {
 			dst = appendMember(dst, name, value)
 		}
@@ -137,5 +140,5 @@ func appendMember(dst []byte, name string, value []byte) []byte {
 	if len(dst) > 0 && dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
 	}
-	return append(append(appendString(dst, name), ':'), value...)
+	return append(append(jsonx.AppendString(dst, name), ':'), value...)
 }
