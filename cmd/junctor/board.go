@@ -128,6 +128,9 @@ func (b *board) load() loadedMsg {
 			return loadedMsg{err: err}
 		}
 		for _, t := range page.Tasks {
+			if t.answered() {
+				continue
+			}
 			list = append(list, boardTask{taskRow: t, Title: known[t.Thread].Title, usage: known[t.Thread].Usage})
 		}
 		if cursor = page.Next; cursor == "" {

@@ -38,6 +38,12 @@ type taskRow struct {
 
 const tasksPath = "/api/v1/tasks"
 
+// answered reports whether the task was the answer to a message of the chat, which lists of tasks
+// leave out once it is given.
+func (t taskRow) answered() bool {
+	return t.Kind == string(tasks.KindTurn) && tasks.State(t.State).Terminal()
+}
+
 // tasksCommand returns the commands about the caller's tasks: calls that outlive their requests, and
 // work of task agents.
 func (a *app) tasksCommand() *cobra.Command {
@@ -65,6 +71,9 @@ func (a *app) tasksCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range out.Tasks {
+					if t.answered() && surface == "" && state == "" {
+						continue
+					}
 					line, _, _ := strings.Cut(t.Status, "\n") // "tasks show" prints all of it
 					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
@@ -79,7 +88,7 @@ func (a *app) tasksCommand() *cobra.Command {
 	}
 	f := list.Flags()
 	f.StringVar(&state, "state", "", "`STATE` only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
-	f.StringVar(&surface, "surface", "", "`SURFACE` only tasks begun on this surface: a2a, mcp or agents")
+	f.StringVar(&surface, "surface", "", "`SURFACE` only tasks begun on this surface: a2a, mcp, agents or agent (the chat)")
 	f.StringVar(&cursor, "cursor", "", "`CURSOR` go on where the last page ended")
 	f.IntVar(&limit, "limit", 0, "at most so many, up to 100 (default 50)")
 	show := &cobra.Command{

@@ -638,3 +638,40 @@ func TestOtherAgentsAskTheAgent(t *testing.T) {
 		t.Errorf("a message without a skill: got %d %s, want the task of a run that waits for an approval", a.status, a.body)
 	}
 }
+
+// What the agent creates for a person is the person's: a task for a coding agent is in their list.
+func TestATaskThatTheAgentGivesBelongsToThePerson(t *testing.T) {
+	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
+		if r.results() > 0 || len(r.Tools) == 0 {
+			return modelAnswer{text: "It is begun."}
+		}
+		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"echo hello","agentType":"shell","label":"greeter"}`}}}
+	})
+	n := serve(t, t.TempDir(), model.env()...)
+	var made struct{ Token string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"name": "ann", "role": "agent"}, &made); err != nil {
+		t.Fatalf("token: got %v, want no error", err)
+	}
+	ann := n.client(t, made.Token)
+	var r agentReply
+	if err := ann.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session": "s1", "text": "delegate"}, &r); err != nil {
+		t.Fatalf("chat: got %v, want no error", err)
+	}
+	n.decide(t, n.agentRun(t, r.Run).Approval, "once")
+	n.ended(t, r.Run)
+	var list struct {
+		Tasks []struct{ ID, Kind, Owner string }
+	}
+	if err := ann.Do(t.Context(), http.MethodGet, "/api/v1/tasks", nil, &list); err != nil {
+		t.Fatalf("tasks: got %v, want no error", err)
+	}
+	threads := 0
+	for _, task := range list.Tasks {
+		if task.Kind == "thread" && task.Owner == "agent:ann" {
+			threads++
+		}
+	}
+	if threads != 1 {
+		t.Errorf("the person's tasks: got %+v, want the one that the agent gave", list.Tasks)
+	}
+}
