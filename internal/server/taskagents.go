@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
@@ -32,11 +30,6 @@ func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 // agentFunctions returns the functions of task agents for the catalog.
 func (s *Server) agentFunctions() (list []local.Function) {
 	for _, f := range s.agents.Functions() {
-		do := f.Do
-		f.Do = func(ctx context.Context, c capability.Call) (json.RawMessage, error) {
-			c.Principal.ID = c.Principal.Owner() // tasks that the agent creates belong to its person
-			return do(ctx, c)
-		}
 		list = append(list, local.Function(f))
 	}
 	return list

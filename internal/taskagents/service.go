@@ -5,6 +5,7 @@ package taskagents
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -163,4 +164,14 @@ func (s *Service) Routes(mux *http.ServeMux) {
 }
 
 // Functions returns the verbs of task agents as capabilities.
-func (s *Service) Functions() []verbs.Function { return verbs.Functions(s.workers.verbs) }
+func (s *Service) Functions() []verbs.Function {
+	list := verbs.Functions(s.workers.verbs)
+	for i := range list {
+		do := list[i].Do
+		list[i].Do = func(ctx context.Context, c capability.Call) (json.RawMessage, error) {
+			c.Principal.ID = c.Principal.Owner() // tasks that the chat's agent creates belong to its person
+			return do(ctx, c)
+		}
+	}
+	return list
+}
