@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
@@ -70,15 +69,15 @@ func personaOf(data []byte) (string, error) {
 			All  lines `json:"all"`
 			Chat lines `json:"chat"`
 		} `json:"style"`
-		Examples [][]struct {
+		MessageExamples [][]struct {
 			Name    string `json:"name"`
 			User    string `json:"user"` // its former name
 			Content struct {
 				Text string `json:"text"`
 			} `json:"content"`
-		} `json:"messageExamples"`
+		}
 	}
-	if err := jsonx.Unmarshal(data, &c); err != nil {
+	if err := json.Unmarshal(data, &c); err != nil {
 		return "", err
 	}
 	if c.Name == "" {
@@ -99,7 +98,7 @@ func personaOf(data []byte) (string, error) {
 	paragraph("You are: ", c.Adjectives, ", ")
 	paragraph("You know about: ", c.Topics, ", ")
 	paragraph("How you write:\n- ", append(c.Style.All, c.Style.Chat...), "\n- ")
-	for _, conversation := range c.Examples[:min(len(c.Examples), maxExamples)] {
+	for _, conversation := range c.MessageExamples[:min(len(c.MessageExamples), maxExamples)] {
 		b.WriteString("\nAn example:\n")
 		for _, m := range conversation[:min(len(conversation), maxBio)] {
 			name := m.Name
