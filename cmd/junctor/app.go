@@ -31,7 +31,7 @@ type app struct {
 	environ []string
 
 	home, server, token string
-	json, quiet         bool
+	json, wide, quiet   bool
 	version             bool // of the root command only
 }
 
@@ -64,8 +64,35 @@ func asksForJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return slices.Contains([]string{"--json", "--json=true", "--output=json", "-o=json", "-ojson"}, arg)
+	}) || slices.Contains([]string{"-o", "--output"}, before(args, "json"))
 }
+
+// before returns the argument before the first that is word, or "".
+func before(args []string, word string) string {
+	if i := slices.Index(args, word); i > 0 {
+		return args[i-1]
+	}
+	return ""
+}
+
+// outputFlag is the flag that selects how a command prints.
+type outputFlag struct{ app *app }
+
+func (outputFlag) String() string { return "" }
+func (outputFlag) Type() string   { return "output" }
+
+// Set implements pflag.Value.
+func (o outputFlag) Set(format string) error {
+	if !slices.Contains(outputFormats(), format) {
+		return fmt.Errorf("%q is not an output", format)
+	}
+	o.app.json, o.app.wide = format == "json", format == "wide"
+	return nil
+}
+
+func outputFormats() []string { return []string{"table", "wide", "json"} }
 
 // exitStatus is the error of a command whose output already describes the failure. It sets the
 // exit status and prints nothing.
@@ -129,6 +156,7 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print only the first column of a list, without its head: the ids or names")
 	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
+	f.VarP(outputFlag{a}, "output", "o", "`FORMAT` table, which fits a terminal, wide, which cuts nothing, or json, which is --json (default table)")
 	groups := a.commands()
 	for _, g := range groups {
 		root.AddCommand(g.commands...)
@@ -144,6 +172,8 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	root.SetFlagErrorFunc(wrongFlag)
 	setPlaceholders(root)
 	sayArguments(root)
+	a.completeNames(root)
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats(), cobra.ShellCompDirectiveNoFileComp))
 	return root
 }
 

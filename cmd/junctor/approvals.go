@@ -67,7 +67,10 @@ func (a *app) approvalVerbs(api approvalAPI) []*cobra.Command {
 			return a.call(cmd.Context(), http.MethodGet, path, nil, decoded(func(out approvalAnswer) error {
 				var rows [][]string
 				for _, c := range append(out.Approvals, out.Confirmations...) {
-					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), text.Visible(c.Summary)})
+					rows = append(rows, []string{
+						a.short(c.ID), string(c.State), string(c.Effect), when(c.Asked), when(c.Expires),
+						text.Visible(c.Summary),
+					})
 				}
 				if out.Next != "" {
 					defer a.note("there are more: junctor approvals list --after " + out.Next)
@@ -162,6 +165,15 @@ func (a *app) denyCommand(api approvalAPI) *cobra.Command {
 			return a.decide(cmd.Context(), api, id, string(policy.DecideDeny))
 		},
 	}
+}
+
+// short returns the beginning of an approval's id, which names it too, where the table fits a
+// terminal.
+func (a *app) short(id string) string {
+	if a.columns() == 0 || a.quiet {
+		return id
+	}
+	return id[:min(len(id), 12)]
 }
 
 // wholeApprovalID matches a complete id, of today or before.

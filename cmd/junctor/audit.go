@@ -219,9 +219,10 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 		return a.printJSON(raw)
 	}
 	var rows [][]string
-	head := []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}
+	head := []string{"SEQ", "TIME", "+LEVEL", "EVENT", "ACTION", "PRINCIPAL", "+PROVIDER", "INVOCATION"}
 	why := func(auditRow) []string { return nil }
 	if cmd.Name() == "trail" || cmd.Name() == "denied" {
+		head[len(head)-1] = "+INVOCATION"
 		head, why = append(head, "WHY"), (&reasons{ctx: cmd.Context(), client: c, deciders: make(map[string]string)}).cell
 	}
 	if cmd.Name() == "trail" {

@@ -35,7 +35,7 @@ func (a *app) grantsCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
 			}
-			return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows,
+			return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "+SCOPE", "EXPIRES", "USES"}, rows,
 				"there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
 		}),
 	}

@@ -40,7 +40,7 @@ func helpOf(c *cobra.Command, groups []commandGroup) string {
 	own, global := flagsOf(c)
 	listFlags(&b, "Flags", own)
 	if c.HasParent() {
-		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token, --quiet and --json: see junctor --help\n")
+		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token, --quiet, --output and --json: see junctor --help\n")
 	} else {
 		listFlags(&b, "Flags of every command", global)
 		fmt.Fprint(&b, exitStatuses)
@@ -245,6 +245,8 @@ func wrongFlag(c *cobra.Command, err error) error {
 		switch e.GetFlag().Value.Type() {
 		case "trust":
 			what = "ask, yes or no"
+		case "output":
+			what = "table, wide or json"
 		case "int", "int64", "uint":
 			what = "a whole number"
 		case "float64":

@@ -29,7 +29,7 @@ func (a *app) modulesCommand() *cobra.Command {
 					trustOf(m.Trust),
 				})
 			}
-			return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows,
+			return a.table([]string{"ID", "EXTENSION", "VERSION", "+ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows,
 				"there are no modules; connect an endpoint with: junctor connect URL")
 		}),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,12 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server: every surface on one HTTP listener",
-		Long: `Run the server: every surface on one HTTP listener. When it answers it prints one
-JSON line with its URL. One home is served by one server.
+		Long: `Run the server: every surface on one HTTP listener. One home is served by one server.
+
+At a terminal it prints its address and a link to the console, and then a line for
+each provider that connects or is lost, each refusal and each approval. Elsewhere,
+and with --json or --log-format json, it prints one JSON line with its URL when it
+answers.
 
 With --demo it also starts an example of everything, each a process of its own, and
 prints commands to try. Unless --home and --listen name others, it takes a new folder,
@@ -34,7 +39,9 @@ which is removed at the end, and a free port.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set := make(map[string]any)
-			for name, key := range map[string]string{"listen": "listen", "insecure-plain-http": "insecure_plain_http", "log-level": "log.level"} {
+			for name, key := range map[string]string{
+				"listen": "listen", "insecure-plain-http": "insecure_plain_http", "log-level": "log.level", "log-format": "log.format",
+			} {
 				if cmd.Flags().Changed(name) {
 					set[key] = cmd.Flags().Lookup(name).Value.String()
 				}
@@ -50,7 +57,22 @@ which is removed at the end, and a free port.`,
 			if err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), cfg, readyFile, func(line server.ReadyLine) error { return a.printReady(line) })
+			if a.json || !terminal(a.stdout) || cfg.Log.Format == "json" {
+				return a.serve(cmd.Context(), cfg, readyFile, func(line server.ReadyLine) error { return a.printReady(line) })
+			}
+			if cfg.Log.Level == "info" && !cmd.Flags().Changed("log-level") {
+				cfg.Log.Level = "warn" // the lines below take the place of the others
+			}
+			ctx, cancel := context.WithCancel(cmd.Context())
+			var watching sync.WaitGroup
+			defer func() {
+				cancel()
+				watching.Wait()
+			}()
+			return a.serve(ctx, cfg, readyFile, func(line server.ReadyLine) error {
+				watching.Go(func() { a.watchServer(ctx, line) })
+				return nil
+			})
 		},
 	}
 	f := c.Flags()
@@ -59,6 +81,7 @@ which is removed at the end, and a free port.`,
 	f.StringVar(&readyFile, "ready-file", "", "`FILE` also write the ready line to this file")
 	f.Bool("insecure-plain-http", false, "allow a listen address that is not loopback without TLS")
 	f.String("log-level", "", "`LEVEL` lowest level that is logged: debug, info, warn or error (default info)")
+	f.String("log-format", "", "`FORMAT` form of the log: text or json (default text)")
 	f.BoolVar(&demo, "demo", false, "also start an example of everything, and say what to try")
 	return c
 }

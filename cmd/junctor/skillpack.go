@@ -119,6 +119,7 @@ func (a *app) skillPackCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "`FILE` file to write, which must not exist yet (default standard output)")
+	alsoSpelled(c, "output", "out")
 	return c
 }
 
@@ -149,6 +150,7 @@ signed what they are asked to install.`,
 	c.Flags().StringVar(&keyFile, "key", "", "`FILE` file with the private key (PEM)")
 	c.Flags().StringVar(&keyID, "key-id", "", "`ID` id that devices know the key by")
 	c.Flags().StringVarP(&out, "out", "o", "", "`FILE` file to write, which must not exist yet (default standard output)")
+	alsoSpelled(c, "output", "out")
 	_ = c.MarkFlagRequired("key")
 	_ = c.MarkFlagRequired("key-id")
 	return c

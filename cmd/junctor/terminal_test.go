@@ -32,7 +32,8 @@ func (h *patient) sit(t *testing.T, cols, rows int, dir string, env []string, ar
 	if err != nil {
 		t.Fatalf("find the program: got %v, want no error", err)
 	}
-	mark := "JUNCTOR_TEST_SEAT=" + strings.ReplaceAll(t.Name(), "/", "_")
+	// Every process with the mark ends with the command, so each command has its own.
+	mark := "TEST_SEAT=" + strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()+" "+strings.Join(args, " "))
 	all := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "JUNCTOR_HOME="+h.home, "TERM=xterm-256color", "NO_COLOR=", mark)
 	s := &seat{t: t, read: make(chan struct{}), screen: screens.New(cols, rows)}
 	s.p, err = programs.Start(programs.Spec{

@@ -119,7 +119,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
 				})
 			}
-			return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "CONFINED", "TARGET", "REASON"}, rows,
+			return a.table([]string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}, rows,
 				"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 		}),
 	}
