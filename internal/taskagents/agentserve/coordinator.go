@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 // Threads reads the threads of tasks.
@@ -41,6 +42,8 @@ type Launcher interface {
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 	Review(ctx context.Context, thread, part string) (launch.Reviewed, error)
 	Merge(ctx context.Context, m launch.Merge) (workspace.Merged, error)
+	Pull(ctx context.Context, p launch.Pull) (forge.Pull, error)
+	Checks(ctx context.Context, thread string) (launch.Pulled, error)
 	Discard(ctx context.Context, thread string) (branches []string, err error)
 	Comment(ctx context.Context, by capability.Principal, c launch.Comments) (launch.Controlled, error)
 }
@@ -225,6 +228,8 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("GET", "/threads/{thread}/share", s.share)
 	handle("GET", "/threads/{thread}/diff", s.review)
 	handle("POST", "/threads/{thread}/merge", posted(http.StatusOK, nil, s.merge))
+	handle("POST", "/threads/{thread}/pr", posted(http.StatusOK, nil, s.pullTask))
+	handle("GET", "/threads/{thread}/pr", s.checks)
 	handle("POST", "/threads/{thread}/comment", posted(http.StatusOK, nil, s.reviewComment))
 	handle("POST", "/threads/{thread}/discard", posted(http.StatusOK, nil, s.discard))
 	handle("GET", "/tasks/{session}", s.task)

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 const (
@@ -36,6 +37,8 @@ type Checkouts interface {
 	Line(ctx context.Context, id, file string, line int) (string, error)
 	Review(ctx context.Context, id, base string) (workspace.Review, error)
 	MergeTask(ctx context.Context, req workspace.MergeRequest) (workspace.Merged, error)
+	PublishTask(ctx context.Context, req workspace.PublishRequest) (forge.Pull, error)
+	TaskChecks(ctx context.Context, id string) (workspace.Workspace, []forge.Check, error)
 	DiscardTask(ctx context.Context, task string) ([]string, error)
 }
 
@@ -346,26 +349,79 @@ type Merge struct {
 // reason task_not_done. It fails with invalid_input, reason not_reviewed, without a commit. Its
 // other errors are those of [workspace.Manager.MergeTask].
 func (l *Launcher) Merge(ctx context.Context, m Merge) (workspace.Merged, error) {
-	thread := m.ThreadID
-	if m.Commit == "" {
-		return workspace.Merged{}, capability.Errorf(capability.CodeInvalidInput, "tasks.merge", "the request names no commit that was reviewed").
-			With("not_reviewed", "look at the work with tasks diff, and give its commit (head)")
-	}
-	r, from, c, err := l.collect(ctx, thread)
+	r, from, c, err := l.complete(ctx, "tasks.merge", m.ThreadID, m.Commit, m.Partial)
 	if err != nil {
 		return workspace.Merged{}, err
-	}
-	if r.busy {
-		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "an agent resolves the conflicts of the parts").
-			With("task_not_done", "wait for it: junctor tasks watch "+thread)
-	}
-	if r.done < r.parts && !m.Partial || r.done == 0 {
-		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "%d of %d parts are done", r.done, r.parts).
-			With("task_not_done", "wait for the others, or merge what is done with --partial")
 	}
 	return from.MergeTask(ctx, workspace.MergeRequest{
 		ID: r.result.ID, Base: c.Base, Commit: m.Commit, Method: m.Method, Message: subject(r.title, r.thread),
 	})
+}
+
+// complete collects the work of a task to merge or publish it as the user reviewed it, at commit. It
+// fails with invalid_input, reason not_reviewed, without a commit, and with conflict, reason
+// task_not_done, if a part has not completed, unless partial is set.
+func (l *Launcher) complete(ctx context.Context, op, thread, commit string, partial bool) (collected, Checkouts, InCheckout, error) {
+	if commit == "" {
+		return collected{}, nil, InCheckout{}, capability.Errorf(capability.CodeInvalidInput, op, "the request names no reviewed commit").
+			With("not_reviewed", "look at the work with tasks diff, and give its commit (head)")
+	}
+	r, from, c, err := l.collect(ctx, thread)
+	switch {
+	case err != nil:
+	case r.busy:
+		err = capability.Errorf(capability.CodeConflict, op, "an agent resolves the conflicts of the parts").
+			With("task_not_done", "wait for it: junctor tasks watch "+thread)
+	case r.done < r.parts && !partial || r.done == 0:
+		err = capability.Errorf(capability.CodeConflict, op, "%d of %d parts are done", r.done, r.parts).
+			With("task_not_done", "wait for the others, or take what is done with --partial")
+	}
+	return r, from, c, err
+}
+
+// Pull describes the pull request for the work of a task. Its empty texts have defaults.
+type Pull struct {
+	ThreadID          string
+	Commit            string // Head of the Review that was shown to the user
+	Title, Body, Base string
+	Draft, Partial    bool
+}
+
+// Pull publishes the work of a task as a pull request at the forge of the checkout's origin. Its errors
+// are those of Merge about the work, and those of [workspace.Manager.PublishTask].
+func (l *Launcher) Pull(ctx context.Context, p Pull) (forge.Pull, error) {
+	r, from, c, err := l.complete(ctx, "tasks.pr", p.ThreadID, p.Commit, p.Partial)
+	if err != nil {
+		return forge.Pull{}, err
+	}
+	if p.Body == "" {
+		for _, c := range r.commits {
+			p.Body += "- " + c.Part + "\n"
+		}
+	}
+	return from.PublishTask(ctx, workspace.PublishRequest{
+		ID: r.result.ID, Base: c.Base, Commit: p.Commit, Title: cmp.Or(p.Title, r.title), Body: p.Body, Into: p.Base, Draft: p.Draft,
+	})
+}
+
+// Pulled is the pull request of a task with the checks of its commit.
+type Pulled struct {
+	forge.Pull
+	Commit string        `json:"commit"`
+	Checks []forge.Check `json:"checks"`
+}
+
+// Checks returns the pull request of a task and what the forge checks about it.
+func (l *Launcher) Checks(ctx context.Context, thread string) (Pulled, error) {
+	_, from, _, err := l.reviewed(ctx, thread)
+	if err != nil {
+		return Pulled{}, err
+	}
+	w, list, err := from.TaskChecks(ctx, byRole(from.Parts(thread))[workspace.ResultRole].ID)
+	if err != nil {
+		return Pulled{}, err
+	}
+	return Pulled{*w.Pull, w.Published, list}, nil
 }
 
 // Discard removes the worktrees and branches of a task from the user's repository. It fails with

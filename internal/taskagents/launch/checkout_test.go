@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -22,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 // workers are programs of agents that only record what they were started with.
@@ -80,8 +82,14 @@ func newJob(t *testing.T) *job {
 	if j.r, err = threads.New(threads.Config{Store: st, Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
+	git, err := gitcmd.New(gitcmd.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	j.where, err = workspace.Open(t.Context(), workspace.Config{
 		Base: filepath.Join(dir, "work"), State: filepath.Join(dir, "state"), MinFree: 1,
+		Policy: forge.Policy{OperatorPrefixes: []string{filepath.Join(dir, "remotes")}},
+		Forge:  func(forge.Repo) forge.Host { return &forge.BareHost{Git: git} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -310,6 +318,57 @@ func TestAMergeTakesOnlyTheCommitThatWasReviewed(t *testing.T) {
 	}
 	if got := j.git("show", "main:two.txt"); got != "other\n" {
 		t.Errorf("main:two.txt = %q, want what was shown last", got)
+	}
+}
+
+func TestTheWorkOfAllPartsBecomesAPullRequest(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	remote := filepath.Join(filepath.Dir(j.repo), "remotes", "widget.git")
+	j.git("init", "-q", "--bare", "-b", "main", remote)
+	j.git("remote", "add", "origin", remote)
+	j.git("push", "-q", "origin", "main")
+	made := j.create(launch.Part{Label: "one"}, launch.Part{Label: "two"})
+	if _, err := j.l.Checks(t.Context(), made.ThreadID); err == nil {
+		t.Error("Checks(before there is work): got no error, want one")
+	}
+	j.write(j.folder("one"), "one.txt", "one\n")
+	j.end(made.ThreadID, j.folder("one"))
+	r, err := j.l.Review(t.Context(), made.ThreadID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull := launch.Pull{ThreadID: made.ThreadID}
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "not_reviewed" {
+		t.Errorf("Pull(without a commit) = %v, want not_reviewed", err)
+	}
+	pull.Commit = r.Head
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "task_not_done" {
+		t.Errorf("Pull(of one of two parts) = %v, want task_not_done", err)
+	}
+	j.write(j.folder("two"), "two.txt", "two\n")
+	j.end(made.ThreadID, j.folder("two"))
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "work_moved" {
+		t.Errorf("Pull(of what has moved) = %v, want work_moved", err)
+	}
+	if r, err = j.l.Review(t.Context(), made.ThreadID, ""); err != nil {
+		t.Fatal(err)
+	}
+	pull.Commit = r.Head
+	out, err := j.l.Pull(t.Context(), pull)
+	if err != nil || out.Number != 1 || out.State != "open" {
+		t.Fatalf("Pull = %+v, %v, want the open pull request 1", out, err)
+	}
+	if got := j.git("--git-dir", remote, "show", r.Branch+":two.txt"); got != "two\n" {
+		t.Errorf("two.txt of the pushed branch = %q, want the part's", got)
+	}
+	said, err := os.ReadFile(filepath.Join(remote, "junctor-pulls", "1.json"))
+	if err != nil || !strings.Contains(string(said), "The job") || !strings.Contains(string(said), "- one\\n- two") {
+		t.Errorf("the pull request is %s, %v, want the title and the parts of the task", said, err)
+	}
+	checks, err := j.l.Checks(t.Context(), made.ThreadID)
+	if err != nil || checks.Number != 1 || checks.Commit != r.Head || len(checks.Checks) != 0 {
+		t.Errorf("Checks = %+v, %v, want those of the pull request", checks, err)
 	}
 }
 

@@ -24,6 +24,7 @@ type Source struct {
 	Branch     string   `json:"branch,omitempty"`     // checked-out branch; "" if HEAD is detached
 	Head       string   `json:"head"`                 // checked-out commit
 	Dirty      bool     `json:"dirty,omitempty"`      // it has changes that are not committed
+	Remote     string   `json:"remote,omitempty"`     // URL of origin; "" if it has none or several
 }
 
 // Directories returns the directories with the data of the repository, beside its working tree.
@@ -96,6 +97,12 @@ func (m *Manager) Inspect(ctx context.Context, path string) (Source, error) {
 	}
 	if s.Branch, err = line("symbolic-ref", "--quiet", "--short", "HEAD"); err != nil {
 		return Source{}, err
+	}
+	if s.Remote, err = line("config", "--get-all", "remote.origin.url"); err != nil {
+		return Source{}, err
+	}
+	if strings.Contains(s.Remote, "\n") {
+		s.Remote = ""
 	}
 	changed, err := line("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
 	s.Dirty = changed != ""

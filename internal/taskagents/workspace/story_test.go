@@ -207,6 +207,8 @@ type fact struct{ k knows }
 
 func (f fact) Facts(context.Context) (forge.Facts, error) { return f.k.facts, nil }
 
+func (f fact) Checks(context.Context, string) ([]forge.Check, error) { return nil, nil }
+
 func (f fact) OpenPull(context.Context, forge.PullRequest) (forge.Pull, error) {
 	return forge.Pull{}, errors.New("not asked in this test")
 }

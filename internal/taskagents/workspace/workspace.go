@@ -76,7 +76,8 @@ type Workspace struct {
 	Source     *Source     `json:"source,omitempty"` // of a Checkout: the user's checkout
 	// Conflicts lists the files with conflicts that a merge of parts left in the branch.
 	Conflicts []string `json:"conflicts,omitempty"`
-	Merged    bool     `json:"merged,omitempty"` // a Checkout's work is in the user's branch
+	Merged    bool     `json:"merged,omitempty"`    // a Checkout's work is in the user's branch
+	Published string   `json:"published,omitempty"` // commit of a Checkout that was pushed for the pull request
 	// Setup has the results of the commands that prepared a Checkout.
 	Setup []SetupStep `json:"setup,omitempty"`
 	// OwnToken reports that the request had a token, which is stored for this workspace.
