@@ -119,7 +119,9 @@ func existing(path, query string) (*sql.DB, error) {
 // Intact returns an error if SQLite finds that the database is damaged, or if it has triggers or views.
 // This program makes none, and one of another writer could approve each request that is stored,
 // or keep a reader busy without end.
-func Intact(ctx context.Context, db *sql.DB) error { return intact(ctx, db, "PRAGMA integrity_check(1)") }
+func Intact(ctx context.Context, db *sql.DB) error {
+	return intact(ctx, db, "PRAGMA integrity_check(1)")
+}
 
 // IntactSoon is Intact without the comparison of indexes with their tables, which takes long.
 func IntactSoon(ctx context.Context, db *sql.DB) error {
