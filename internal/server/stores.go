@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -80,16 +79,7 @@ func (s *stores) ownToken(name string) string {
 
 // checkDatabase returns the finding about the database of this machine.
 func (s *stores) checkDatabase(ctx context.Context) httpapi.Check {
-	return checkup.Database(ctx, func(ctx context.Context) error {
-		var said string
-		if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
-			return err
-		}
-		if said != "ok" {
-			return errors.New(said)
-		}
-		return nil
-	})
+	return checkup.Database(ctx, func(ctx context.Context) error { return store.IntactSoon(ctx, s.db.SQL()) })
 }
 
 // checkShared returns the finding about the shared database and whether it responds.

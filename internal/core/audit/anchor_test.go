@@ -257,3 +257,24 @@ func TestAnchorThatFailsDelaysNothingAndIsTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestNumbersGoOnUnderAnotherKey opens a log whose key was lost and made again.
+func TestNumbersGoOnUnderAnotherKey(t *testing.T) {
+	for name, key := range map[string]string{"another key": "two", "a forged head": "one"} {
+		segs, index := &memSegments{}, &memIndex{}
+		session(t, Config{Segments: segs, Index: index, Key: []byte("one")}, 5, "a")
+		if key == "one" {
+			segs.head = bytes.Replace(segs.head, []byte(`"seq":5`), []byte(`"seq":4`), 1)
+		}
+		l := open(t, Config{Segments: segs, Index: index, Key: []byte(key)})
+		if got := add(t, l, sample(), Synced); got.Seq != 7 { // 6 reports the head
+			t.Errorf("%s: number of the next record = %d, want 7", name, got.Seq)
+		}
+		if text := string(bytes.Join(segs.segs, nil)); !strings.Contains(text, BadPoint) {
+			t.Errorf("%s: the log = %s, want a record about the head", name, text)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("%s: Close: got %v, want no error", name, err)
+		}
+	}
+}

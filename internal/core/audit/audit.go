@@ -19,6 +19,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,25 +118,18 @@ type Config struct {
 }
 
 func (c *Config) defaults() {
-	c.SegmentBytes = orDefault(c.SegmentBytes, 64<<20)
-	c.RingRecords = orDefault(c.RingRecords, 4096)
-	c.SyncEvery = orDefault(c.SyncEvery, 100*time.Millisecond)
-	c.CheckpointEvery = orDefault(c.CheckpointEvery, time.Minute)
-	c.CheckpointRecords = orDefault(c.CheckpointRecords, 1000)
-	c.QueryLimit = orDefault(c.QueryLimit, 100)
+	c.SegmentBytes = cmp.Or(max(c.SegmentBytes, 0), 64<<20)
+	c.RingRecords = cmp.Or(max(c.RingRecords, 0), 4096)
+	c.SyncEvery = cmp.Or(max(c.SyncEvery, 0), 100*time.Millisecond)
+	c.CheckpointEvery = cmp.Or(max(c.CheckpointEvery, 0), time.Minute)
+	c.CheckpointRecords = cmp.Or(max(c.CheckpointRecords, 0), 1000)
+	c.QueryLimit = cmp.Or(max(c.QueryLimit, 0), 100)
 	if c.Mode == "" {
 		c.Mode = Standard
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-func orDefault[T int | int64 | uint64 | time.Duration](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }
 
 // Validate returns an error that names the first invalid setting, or nil.

@@ -114,13 +114,14 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 		return notes, nil
 	}
 	hd := loadHead(segs)
+	w := walker{mac: newMAC(l.cfg.Key)}
 	if !hd.sealed(l.cfg.Key) {
 		notes = append(notes, trouble(BadPoint, Attr{"document", "head"}))
-		hd = head{}
+		// Perhaps the key is another one: then no code would hold, and the numbers must go on nevertheless.
+		hd, w.mac = head{}, nil
 	}
 	l.floor = hd.Floor
 	last := list[len(list)-1]
-	w := walker{mac: newMAC(l.cfg.Key)}
 	from := place{Segment: list[0].ID}
 	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size &&
 		hd.Offset > 0 {

@@ -56,9 +56,9 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 		if mayCall(l.agent, permitted, t.Action) {
 			doc := []byte(`{"uri":`)
 			doc = jsonx.AppendString(doc, t.URI)
-			doc = appendMember(doc, "name", jsonx.AppendString(nil, t.Name))
-			doc = appendMember(doc, "title", jsonx.AppendString(nil, t.Title))
-			doc = appendMember(doc, "description", jsonx.AppendString(nil, t.Description))
+			doc = jsonx.AppendMember(doc, "name", jsonx.AppendString(nil, t.Name))
+			doc = jsonx.AppendMember(doc, "title", jsonx.AppendString(nil, t.Title))
+			doc = jsonx.AppendMember(doc, "description", jsonx.AppendString(nil, t.Description))
 			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
 		}
 	}

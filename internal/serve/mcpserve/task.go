@@ -158,7 +158,7 @@ func taskRequests(t tasks.Task) []byte {
 	dst := []byte{'{'}
 	for _, r := range t.Requests {
 		value := append([]byte{'{'}, questionMembers(capability.Question{Method: r.Method, Params: r.Params})...)
-		dst = appendMember(dst, r.Key, value)
+		dst = jsonx.AppendMember(dst, r.Key, value)
 	}
 	return append(dst, '}')
 }

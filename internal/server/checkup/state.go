@@ -109,7 +109,8 @@ func Chain(ctx context.Context, anchor string, verify func(context.Context) (aud
 			"find out who can write there; "+restoreLast)
 	case report.AnchorsSkipped > 0:
 		return bad("audit chain",
-			fmt.Sprintf("it holds, but %d lines of audit.anchor name this log and were not written by it", report.AnchorsSkipped), "find out who can write to "+anchor)
+			fmt.Sprintf("it holds, but %d lines of audit.anchor name this log and were not written by it", report.AnchorsSkipped),
+			"find out who can write to "+anchor)
 	case filepath.IsAbs(anchor) && report.Anchors == 0 && report.Records > 0:
 		return bad("audit chain", "it holds, but audit.anchor has no checkpoint of it: the file was removed, or the server did not run since it was set",
 			"put "+anchor+" back, or start the server, which begins another")

@@ -90,10 +90,10 @@ func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessa
 		k := lk.shared()
 		params := []byte{'{'}
 		if cursor != nil {
-			params = appendMember(params, "cursor", cursor)
+			params = jsonx.AppendMember(params, "cursor", cursor)
 		}
 		if k.server.Modern() {
-			params = appendMember(params, "_meta", c.modernMeta(nil, 0, nil))
+			params = jsonx.AppendMember(params, "_meta", c.modernMeta(nil, 0, nil))
 		}
 		a := c.request(ctx, lk, outgoing{method: string(l) + "/list", params: append(params, '}')})
 		if k.contradicted(a) && !renewed {
