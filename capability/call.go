@@ -37,6 +37,12 @@ type Invocation struct {
 	// Balance requests a choice among the nodes that offer the function. If nil, only
 	// calls without an effect are balanced.
 	Balance *Balance
+	// Tainted is set if the caller decides after it has read text that neither its person nor the
+	// operator wrote. A call with an effect of external or more then needs an approval of its own,
+	// also where a rule or a grant permits it. Approval is the one that answered an earlier attempt
+	// of the same call.
+	Tainted  bool
+	Approval string
 	// Keep and Resume are for callers that outlive this process; see [Resumer].
 	Keep   Keeper
 	Resume string
@@ -115,6 +121,9 @@ type Chunk struct {
 	Progress float64 `json:"progress"`
 	Total    float64 `json:"total,omitempty"`
 	Message  string  `json:"message,omitempty"`
+	// Literals are the JSON numbers of Progress and Total as they were received, with trailing
+	// zeros; "" for one that was not.
+	Literals [2]string `json:"-"`
 	// Stage is set if the call starts or stops waiting, or for a log line. Such a chunk does
 	// not contain progress.
 	Stage string          `json:"stage,omitempty"`

@@ -173,6 +173,19 @@ type Principal struct {
 	Most   Effect `json:"most,omitempty"`
 }
 
+// AssistantPrefix begins the ids of the principals with which the server's own agent acts for a
+// person.
+const AssistantPrefix = "task:chat-"
+
+// Owner returns the id of the principal that owns what this one creates: the person for whom an
+// assistant acts, otherwise the principal itself.
+func (p *Principal) Owner() string {
+	if p.OnBehalfOf != "" && strings.HasPrefix(p.ID, AssistantPrefix) {
+		return p.OnBehalfOf
+	}
+	return p.ID
+}
+
 // Covers reports whether the credential permits calls of an effect.
 func (p *Principal) Covers(e Effect) bool {
 	return !p.Scoped || p.Most != "" && p.Most.AtLeast(e)

@@ -14,7 +14,7 @@ import (
 func TestClientConformance(t *testing.T) {
 	node := installed(t)
 	program := filepath.Join(t.TempDir(), "conformanceclient")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./conformanceclient")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../internal/testkit/conformanceclient")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -57,7 +57,7 @@ func TestServerConformance(t *testing.T) {
 func TestTasksConformance(t *testing.T) {
 	w := newWorld(t)
 	fixture := filepath.Join(t.TempDir(), "fixture")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", fixture, "./taskfixture")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", fixture, "../internal/testkit/taskfixture")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -327,7 +327,7 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 		{"id", c.ID},
 		{"kind", c.Kind},
 		{"state", string(c.State)},
-		{"principal", c.Principal},
+		{"principal", actorOf(c)},
 		{"capability", dash(string(c.Capability))},
 		{"effect", string(c.Effect)},
 		{"permissions", dash(strings.Join(c.Permissions, ", "))},
@@ -378,6 +378,17 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 		a.note("long values are cut; see all of the input with: junctor approvals show " + c.ID + " --input")
 	}
 	return nil
+}
+
+// actorOf returns the principal that asks, and for whom it acts.
+func actorOf(c policy.Approval) string {
+	switch {
+	case c.OnBehalfOf == "":
+		return c.Principal
+	case strings.HasPrefix(c.Principal, capability.AssistantPrefix):
+		return "the agent of " + c.OnBehalfOf + " (" + c.Principal + ")"
+	}
+	return c.Principal + " for " + c.OnBehalfOf
 }
 
 // choiceRows returns a row for each answer that a program offers.

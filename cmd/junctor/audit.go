@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -233,14 +235,18 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var anchors string
+	c := &cobra.Command{
 		Use: "verify", Short: "Verify the whole chain and name the first bad record", Args: cobra.NoArgs,
 		Long: `Verify the whole chain and name the first bad record; the exit status is then 1. Where
 no server runs on the home, the files are read and not changed, with the home's key
 and database. Records that the server did not write have no valid code; missing ones
-are found by the database.`,
+are found by the database, and by the checkpoints that audit.anchor wrote elsewhere.
+Those of a URL or of syslog are given as a file: the lines that were received.`,
+		Example: `  junctor audit verify
+  journalctl -t junctor > anchors.txt && junctor audit verify --anchors anchors.txt`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, raw, err := a.verify(cmd)
+			report, raw, err := a.verify(cmd, anchors)
 			if err != nil {
 				return err
 			}
@@ -248,6 +254,12 @@ are found by the database.`,
 				err = a.printJSON(raw)
 			} else if report.FirstBad == nil {
 				a.printf("the chain holds: %d records in %d %s\n", report.Records, report.Segments, counted(report.Segments, "segment", "segments"))
+				if report.Anchors > 0 {
+					a.printf("%d %s of the anchor agree\n", report.Anchors, counted(int(report.Anchors), "checkpoint", "checkpoints"))
+				}
+				if report.AnchorsSkipped > 0 {
+					a.note(fmt.Sprintf("%d lines of the anchor name this log and were not written by it; they were ignored", report.AnchorsSkipped))
+				}
 				if !report.Keyed {
 					a.note("only hashes were checked, because the key state/audit.key of the home is missing")
 				}
@@ -261,13 +273,15 @@ are found by the database.`,
 			return err
 		},
 	}
+	c.Flags().StringVar(&anchors, "anchors", "", "`FILE` compare with the checkpoints in this file, and read the home without its server")
+	return c
 }
 
-// verify lets the server verify the audit log. If no server runs on the home, it reads the files
-// itself without changing them.
-func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, error) {
+// verify lets the server verify the audit log. If no server runs on the home, or anchors names a file,
+// it reads the files itself without changing them.
+func (a *app) verify(cmd *cobra.Command, anchors string) (audit.VerifyReport, json.RawMessage, error) {
 	c, err := a.client()
-	if err == nil {
+	if err == nil && anchors == "" {
 		var raw json.RawMessage
 		err = c.Do(cmd.Context(), http.MethodGet, "/api/v1/audit/verify", nil, &raw)
 		if err == nil {
@@ -275,14 +289,29 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 			return report, raw, err
 		}
 	}
-	if capability.CodeOf(err) != capability.CodeUnavailable || a.server != "" || a.env("JUNCTOR_URL") != "" {
+	far := a.server != "" || a.env("JUNCTOR_URL") != ""
+	if anchors == "" && (far || capability.CodeOf(err) != capability.CodeUnavailable) {
 		return audit.VerifyReport{}, nil, err
+	}
+	if far {
+		return audit.VerifyReport{}, nil, capability.Errorf(capability.CodeInvalidInput, "",
+			"--anchors reads a home of this machine, so it cannot be used with the address of a server")
 	}
 	home, err := a.findHome()
 	if err != nil {
 		return audit.VerifyReport{}, nil, err
 	}
-	report, err := backup.VerifyAudit(cmd.Context(), home)
+	if anchors != "" {
+		if anchors, err = filepath.Abs(anchors); err == nil {
+			_, err = os.Stat(anchors)
+		}
+	} else if cfg, cfgErr := a.loadConfig(home, "", nil); cfgErr == nil { // a configuration with faults must not prevent it
+		anchors = cfg.Audit.Anchor
+	}
+	if err != nil {
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeInvalidInput, "", "--anchors: "+anchors+" cannot be read", err)
+	}
+	report, err := backup.VerifyAudit(cmd.Context(), home, anchors)
 	if errors.Is(err, fs.ErrNotExist) {
 		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", home+" does not contain an audit log", err).With("",
 			"name the home of a server with --home")

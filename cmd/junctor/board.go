@@ -30,6 +30,7 @@ const (
 type boardTask struct {
 	taskRow
 	Title string
+	usage *usageRow
 	rank  int // 0 waits for the user, 1 works, 2 has ended
 }
 
@@ -106,15 +107,15 @@ type (
 	}
 )
 
-// load reads the tasks, with the titles of their threads.
+// load reads the tasks, with the titles and the usage of their threads.
 func (b *board) load() loadedMsg {
 	ctx, cancel := context.WithTimeout(b.ctx, boardReadTimeout)
 	defer cancel()
 	var threads []threadRow
-	titles := make(map[string]string)
+	known := make(map[string]threadRow)
 	if err := b.do(ctx, http.MethodGet, threadsPath+"?limit=500&includeArchived=true", nil, &threads); err == nil { // else without titles
 		for _, t := range threads {
-			titles[t.ID] = t.Title
+			known[t.ID] = t
 		}
 	}
 	var list []boardTask
@@ -127,7 +128,10 @@ func (b *board) load() loadedMsg {
 			return loadedMsg{err: err}
 		}
 		for _, t := range page.Tasks {
-			list = append(list, boardTask{taskRow: t, Title: titles[t.Thread]})
+			if t.answered() {
+				continue
+			}
+			list = append(list, boardTask{taskRow: t, Title: known[t.Thread].Title, usage: known[t.Thread].Usage})
 		}
 		if cursor = page.Next; cursor == "" {
 			break

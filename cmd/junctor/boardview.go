@@ -154,6 +154,9 @@ func (b *board) preview() []string {
 			}
 		}
 		all := strings.Split(text.VisibleLines(body), "\n")
+		if t.usage != nil {
+			all = append([]string{"usage: " + t.usage.String()}, all...)
+		}
 		if len(all) > rows-1 {
 			all = append(all[:max(0, rows-2)], "… (enter shows all of it)")
 		}

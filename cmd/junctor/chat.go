@@ -91,10 +91,12 @@ const maxLine = 256 << 10
 func (a *app) chatCommand() *cobra.Command {
 	var session string
 	c := &cobra.Command{
-		Use: "chat", Short: "Chat line by line: slash commands run, the rest goes to the language model", Args: cobra.NoArgs,
+		Use: "chat", Short: "Chat with the agent line by line, and run slash commands", Args: cobra.NoArgs,
 		Long: `Chat line by line. A line that begins with a slash runs a command; everything else
-goes to the language model, if one is configured (model.url). /help lists the commands,
-/quit or the end of input ends the conversation, which is kept under its session.`,
+goes to the agent, which answers with the language model (model.url) and the tools
+that it may use. A call that needs an approval is shown whole, and you decide. /help
+lists the commands, /stop ends what the agent does, /quit or the end of input ends
+the conversation, which is kept under its session.`,
 		Example: `  junctor chat
   printf '/help\n' | junctor chat --session s1`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -135,9 +137,19 @@ func (a *app) chat(ctx context.Context, session string) error {
 		case "/quit", "/exit":
 			return nil
 		}
-		question, err := a.say(ctx, server, session, line)
+		question, agent, err := a.say(ctx, server, session, line)
+		if err == nil && agent != nil && ask {
+			err = a.goOn(ctx, server, lines, *agent)
+		}
+		if ctx.Err() != nil && ask { // Ctrl-C: the agent stops too
+			a.stopAgent(server, session)
+			return capability.AsError(ctx.Err())
+		}
 		if err != nil {
 			return err
+		}
+		if agent != nil && ask {
+			continue
 		}
 		id, asked := approvalOf(question)
 		if !asked || !ask {
@@ -156,7 +168,7 @@ func (a *app) chat(ctx context.Context, session string) error {
 			return err
 		}
 		if word == "once" {
-			if _, err := a.say(ctx, server, session, line); err != nil {
+			if _, _, err := a.say(ctx, server, session, line); err != nil {
 				return err
 			}
 		}
@@ -167,36 +179,42 @@ func (a *app) chat(ctx context.Context, session string) error {
 	return lines.Err()
 }
 
-// say sends one message and prints the reply as it arrives. It returns the error in the reply, if
-// there is one, and err if no reply arrived.
-func (a *app) say(ctx context.Context, server *client.Client, session, text string) (*capability.Error, error) {
+// say sends one message and prints the reply as it arrives. It returns the error in the reply and
+// the agent's run that waits, if there are any, and err if no reply arrived.
+func (a *app) say(ctx context.Context, server *client.Client, session, text string) (*capability.Error, *waiting, error) {
 	body := map[string]any{"session_id": session, "text": text, "stream": true}
 	ended := true // the printed text ends with a line end
 	for line, err := range server.Lines(ctx, http.MethodPost, "/api/v1/chat/messages", body) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if a.json {
 			if err := a.printJSON(line); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		item, err := decode[struct {
 			Text     string
 			Error    *capability.Error
 			Progress *capability.Chunk
-			Reply    *struct{ Error *capability.Error }
+			Reply    *struct {
+				Type, Run, Event string
+				Error            *capability.Error
+			}
 		}](line)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case item.Error != nil:
-			return nil, item.Error
+			return nil, nil, item.Error
 		case item.Reply != nil:
 			if !a.json && !ended {
 				a.printf("\n")
 			}
-			return item.Reply.Error, nil
+			if r := item.Reply; r.Run != "" && r.Type == "confirmation" && r.Error != nil {
+				return r.Error, &waiting{r.Run, r.Event, stringsOf(r.Error.Details["approvals"])}, nil
+			}
+			return item.Reply.Error, nil, nil
 		case a.json:
 		case item.Progress != nil && item.Progress.Message == "":
 		case item.Progress != nil && terminal(a.stdin):
@@ -206,7 +224,18 @@ func (a *app) say(ctx context.Context, server *client.Client, session, text stri
 			ended = strings.HasSuffix(item.Text, "\n")
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
+}
+
+// stringsOf returns the strings of a decoded JSON list.
+func stringsOf(list any) (out []string) {
+	items, _ := list.([]any)
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 type runRow struct {

@@ -26,7 +26,8 @@ func (a *app) commands() []commandGroup {
 			with(a.catalogCommand(), append(a.showingCommands(), a.modulesCommand())...),
 		}},
 		{"Calls and tasks", []*cobra.Command{
-			a.invokeCommand(), a.chatCommand(), with(a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand()), a.toolsCommand(),
+			a.invokeCommand(), with(a.chatCommand(), a.agentVerbs()...),
+			with(a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand()), a.toolsCommand(),
 		}},
 		{"Rules and the record", []*cobra.Command{
 			with(a.policyCommand(), a.grantsCommand()), a.approvalsCommand(), a.tokensCommand(), a.secretsCommand(),
@@ -51,6 +52,7 @@ func (a *app) formerCommands() []*cobra.Command {
 	return append(a.showingCommands(),
 		a.callCommand(), a.runCommand(), a.runsCommand(), a.heldCommand(), a.modulesCommand(), a.connectCommand(), a.disconnectCommand(),
 		a.endpointCommand(), a.conformanceCommand(), a.reportCommand(), a.nodeCommand(), a.skillCommand(), a.upstreamsCommand(),
+		a.agentCommand(),
 		a.grantsCommand(), a.confirmationsCommand(), a.eventsCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand(),
 		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand())
 }

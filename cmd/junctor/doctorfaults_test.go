@@ -133,6 +133,10 @@ func faultsWithoutServer() []aFault {
 			h.replaced(t, "audit/audit-00000001.jsonl", "server_stopped", "server_started")
 		}},
 		{
+			"an anchor that was removed", func(t *testing.T, h *patient) { h.env = []string{"JUNCTOR_AUDIT_ANCHOR=" + t.TempDir() + "/gone"} },
+			"audit chain", "has no checkpoint of it", "start the server", func(_ *testing.T, h *patient) { h.env = nil },
+		},
+		{
 			"the audit's key is gone", func(t *testing.T, h *patient) { h.remove(t, "state/audit.key") }, "audit key", "is gone",
 			"state/audit.key back from a backup", nil,
 		},
@@ -146,6 +150,11 @@ func faultsWithoutServer() []aFault {
 				t.Fatal(err)
 			}
 		}, "database", "damaged", "junctor restore FILE", nil},
+		{"a database that acts by itself", func(t *testing.T, h *patient) {
+			sqlIn(t, h.path("state/junctor.db"), "CREATE TRIGGER help AFTER INSERT ON approvals BEGIN UPDATE approvals SET state = 'approved'; END")
+		}, "database", "trigger help", "junctor restore FILE", func(t *testing.T, h *patient) {
+			sqlIn(t, h.path("state/junctor.db"), "DROP TRIGGER help")
+		}},
 		{"a later database", func(t *testing.T, h *patient) {
 			sqlIn(t, h.path("state/junctor.db"), "INSERT INTO schema_core (version_id, is_applied) VALUES (99, 1)")
 		}, "database", "version 99", "use the junctor that wrote it", func(t *testing.T, h *patient) {

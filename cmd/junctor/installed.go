@@ -160,7 +160,7 @@ func (a *app) printInstalled(rec struct {
 }
 
 // install calls do. If the package acts while it is installed, install prints what it does, asks at
-// the terminal, unless yes is set, and calls do again with the hash of the package that was shown.
+// the terminal, unless yes is set, and calls do again with the hash of what was shown.
 func (a *app) install(yes bool, do func(agreed string) error) error {
 	err := do("")
 	e := capability.AsError(err)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/declaration"
+	"github.com/junctor-run/junctor/internal/base/yamljson"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
@@ -109,7 +109,7 @@ func invalidSkill(format string, args ...any) error {
 
 func skillDeclaration(dir fs.FS) ([]byte, error) {
 	for _, name := range skillFiles() {
-		data, err := skillFile(dir, name, declaration.MaxYAMLBytes)
+		data, err := skillFile(dir, name, yamljson.MaxBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -148,7 +148,7 @@ func frontMatter(text []byte) ([]byte, error) {
 	if !ok {
 		return nil, invalidSkill("the front matter of skill.md has no end: a line of ---")
 	}
-	doc, err := declaration.YAMLToJSON(yaml, cmp.ReasonPayload)
+	doc, err := yamljson.ToJSON(yaml, cmp.ReasonPayload)
 	if err != nil {
 		return nil, err
 	}

@@ -120,6 +120,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 		StartedAt, LastActivityAt, EndedAt time.Time
 		Blocker                            *blockerRow
 		Notes                              []string
+		Usage                              *usageRow
 	}](raw)
 	if err != nil {
 		return err
@@ -135,6 +136,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 		{"folder", s.Workdir},
 		{"started", when(s.StartedAt)},
 		{"active", when(s.LastActivityAt)},
+		{"usage", s.Usage.String()},
 	}
 	if !s.EndedAt.IsZero() {
 		rows = append(rows, []string{"ended", when(s.EndedAt)})
@@ -220,8 +222,16 @@ func (a *app) printThread(raw json.RawMessage) error {
 	}
 	var rows [][]string
 	for _, s := range t.Sessions {
-		rows = append(rows, []string{s.SessionID, s.Status, s.Framework, dash(s.Label), s.Workdir})
+		rows = append(rows, []string{s.SessionID, s.Status, s.Framework, dash(s.Label), s.Metadata.Usage.String(), s.Workdir})
+	}
+	for _, e := range t.Events {
+		if strings.HasPrefix(e.EventType, "setup_") { // --json has the output
+			a.printf("\n%s\n", plainText(e.Summary))
+		}
+	}
+	if t.Usage != nil {
+		a.printf("\nusage: %s\n", t.Usage)
 	}
 	a.printf("\n")
-	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
+	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "USAGE", "FOLDER"}, rows, "no agent works on it")
 }

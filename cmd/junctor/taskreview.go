@@ -129,7 +129,7 @@ func addDependencies(parts []map[string]any, after []string) error {
 }
 
 func (a *app) reviewCommands() []*cobra.Command {
-	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskDiscardCommand()}
+	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskPullCommand(), a.taskDiscardCommand()}
 }
 
 // reviewRow is the work of a task in the server's answers.
@@ -321,6 +321,92 @@ changes; a merge that is refused changes nothing. Hooks of the repository are no
 	return c
 }
 
+func (a *app) taskPullCommand() *cobra.Command {
+	var commit string
+	var draft, partial, checks bool
+	texts := map[string]*string{}
+	c := &cobra.Command{
+		Use: "pr ID", Short: "Publish the work of a task as a pull request, or show its checks", Args: cobra.ExactArgs(1),
+		Long: `Push the work of a task to the origin of its checkout and open a pull request at its
+forge, or update the open one: GitHub, GitLab, Forgejo or Gitea. It is the work that
+tasks diff has shown you last; what looks like a credential is not pushed.
+
+--checks shows the state of the forge's checks instead, with the output of failed ones.`,
+		Example: `  junctor tasks pr tsk_0123456789abcdef --draft
+  junctor tasks pr tsk_0123456789abcdef --checks`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if checks {
+				return a.call(cmd.Context(), http.MethodGet, threadPath(thread, "/pr"), nil, a.printPull)
+			}
+			if commit == "" {
+				if commit, err = a.shownOrAsked(cmd.Context(), args[0], thread); err != nil || commit == "" {
+					return err
+				}
+			}
+			body := map[string]any{"commit": commit, "draft": draft, "partial": partial}
+			for name, value := range texts {
+				setText(body, name, *value)
+			}
+			return a.call(cmd.Context(), http.MethodPost, threadPath(thread, "/pr"), body, func(raw json.RawMessage) error {
+				out, err := decode[pullRow](raw)
+				if err == nil {
+					a.printf("pull request %d is %s: %s\n", out.Number, plainText(out.State), plainText(out.URL))
+				}
+				for _, n := range out.Notes {
+					a.warnf("%s", text.Visible(n))
+				}
+				return err
+			})
+		},
+	}
+	f := c.Flags()
+	for name, usage := range map[string]string{
+		"title": "`TEXT` title (default that of the task)", "body": "`TEXT` text (default the parts of the task)",
+		"base": "`BRANCH` branch to merge into (default the one that was checked out)",
+	} {
+		texts[name] = f.String(name, "", usage)
+	}
+	f.BoolVar(&draft, "draft", false, "open it as a draft")
+	f.BoolVar(&partial, "partial", false, "also if some parts have not completed: without them")
+	f.BoolVar(&checks, "checks", false, "show the checks of the open pull request")
+	f.StringVar(&commit, "commit", "", "`COMMIT` the whole id of the commit that was reviewed (default the one that tasks diff showed last)")
+	return c
+}
+
+// pullRow is a pull request in the server's answers.
+type pullRow struct {
+	Number             int
+	URL, State, Commit string
+	Notes              []string
+	Checks             []struct{ Name, State, URL, Output string }
+}
+
+// printPull prints a pull request and its checks, with the output of those that failed.
+func (a *app) printPull(raw json.RawMessage) error {
+	out, err := decode[pullRow](raw)
+	if err != nil {
+		return err
+	}
+	a.printf("pull request %d: %s\n\n", out.Number, plainText(out.URL))
+	var rows [][]string
+	for _, c := range out.Checks {
+		rows = append(rows, []string{c.Name, c.State, dash(c.URL)})
+	}
+	if err := a.table([]string{"CHECK", "STATE", "WHERE"}, rows, "the forge has no checks for this commit"); err != nil {
+		return err
+	}
+	for _, c := range out.Checks {
+		if c.State == "failed" && c.Output != "" {
+			a.printf("\n%s:\n%s\n", text.Visible(c.Name), text.VisibleLines(c.Output))
+		}
+	}
+	return nil
+}
+
 // shownOrAsked returns the commit of a task's work that tasks diff showed last. If it showed none, the
 // work is shown and the user is asked; the commit is "" if the user refuses. Without a terminal it fails.
 func (a *app) shownOrAsked(ctx context.Context, id, thread string) (string, error) {
@@ -343,7 +429,7 @@ func (a *app) shownOrAsked(ctx context.Context, id, thread string) (string, erro
 		return "", err
 	}
 	a.printReviewed(&out)
-	fmt.Fprint(a.stderr, "Merge this work? [y/N] ")
+	fmt.Fprint(a.stderr, "Take this work? [y/N] ")
 	if !a.agreed() {
 		return "", nil
 	}

@@ -67,7 +67,7 @@ func TestMergeAtATerminalShowsWorkThatWasNotShownAndAsks(t *testing.T) {
 	before := git("rev-parse", "main")
 
 	s := h.sit(t, 100, 40, dir, nil, "tasks", "merge", id)
-	shown := s.until("new.txt", "Merge this work? [y/N]")
+	shown := s.until("new.txt", "Take this work? [y/N]")
 	if !strings.Contains(shown, `+a\x1b]0;title\ab`) {
 		t.Errorf("the terminal shows\n%s\nwant the escape code of the work as text", shown)
 	}
@@ -79,7 +79,7 @@ func TestMergeAtATerminalShowsWorkThatWasNotShownAndAsks(t *testing.T) {
 		t.Errorf("main is at %s after a no, want %s", got, before)
 	}
 	s = h.sit(t, 100, 40, dir, nil, "tasks", "merge", id)
-	s.until("Merge this work? [y/N]")
+	s.until("Take this work? [y/N]")
 	// The work moves while the user reads it.
 	tree := strings.Fields(git("worktree", "list", "--porcelain"))
 	for i, word := range tree {
@@ -95,7 +95,7 @@ func TestMergeAtATerminalShowsWorkThatWasNotShownAndAsks(t *testing.T) {
 	}
 	s.until("the commit that was shown is")
 	s = h.sit(t, 100, 40, dir, nil, "tasks", "merge", id)
-	s.until("more.txt", "Merge this work? [y/N]")
+	s.until("more.txt", "Take this work? [y/N]")
 	s.keys("y\r")
 	if got := s.ends(); got != 0 || git("show", "main:more.txt") != "more\n" {
 		t.Errorf("the status after a yes = %d with more.txt %q, want 0 and all of the work\n%s", got, git("show", "main:more.txt"), s.text())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // taskRow is one task in the server's answers.
@@ -37,6 +38,12 @@ type taskRow struct {
 }
 
 const tasksPath = "/api/v1/tasks"
+
+// answered reports whether the task was the answer to a message of the chat, which lists of tasks
+// leave out once it is given.
+func (t taskRow) answered() bool {
+	return t.Kind == string(tasks.KindTurn) && tasks.State(t.State).Terminal()
+}
 
 // tasksCommand returns the commands about the caller's tasks: calls that outlive their requests, and
 // work of task agents.
@@ -65,6 +72,9 @@ func (a *app) tasksCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range out.Tasks {
+					if t.answered() && surface == "" && state == "" {
+						continue
+					}
 					line, _, _ := strings.Cut(t.Status, "\n") // "tasks show" prints all of it
 					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
@@ -79,7 +89,7 @@ func (a *app) tasksCommand() *cobra.Command {
 	}
 	f := list.Flags()
 	f.StringVar(&state, "state", "", "`STATE` only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
-	f.StringVar(&surface, "surface", "", "`SURFACE` only tasks begun on this surface: a2a, mcp or agents")
+	f.StringVar(&surface, "surface", "", "`SURFACE` only tasks begun on this surface: a2a, mcp, agents or agent (the chat)")
 	f.StringVar(&cursor, "cursor", "", "`CURSOR` go on where the last page ended")
 	f.IntVar(&limit, "limit", 0, "at most so many, up to 100 (default 50)")
 	show := &cobra.Command{
@@ -172,10 +182,16 @@ func (a *app) printTask(raw json.RawMessage) error {
 			a.printf("\n%s\n%s\n", plainText(r.Key), r.Params.Message)
 		}
 	}
-	var said struct{ Text string }
+	var said struct {
+		Text  string
+		Usage *usageRow
+	}
 	switch {
 	case t.Kind == "thread" && json.Unmarshal(t.Result, &said) == nil && said.Text != "":
 		a.printf("\n%s\n", plainLines(said.Text))
+		if said.Usage != nil {
+			a.printf("\nusage: %s\n", said.Usage)
+		}
 	case len(t.Result) > 0:
 		a.printf("\n%s\n", plainText(string(t.Result)))
 	}

@@ -29,7 +29,31 @@ type threadRow struct {
 	OriginalRequest                  string
 	UpdatedAt                        time.Time
 	SessionCount, ActiveSessionCount int
-	Sessions                         []struct{ SessionID, Framework, Label, Status, Workdir, CompletionSummary string }
+	Usage                            *usageRow
+	Sessions                         []struct {
+		SessionID, Framework, Label, Status, Workdir, CompletionSummary string
+
+		Metadata struct{ Usage *usageRow }
+	}
+	Events []struct{ EventType, Summary string }
+}
+
+// usageRow is what agents have used, as their programs report it.
+type usageRow struct {
+	InputTokens, OutputTokens int64
+	CostUSD                   float64
+}
+
+// String returns the usage in words, and "-" if it is not known.
+func (u *usageRow) String() string {
+	if u == nil {
+		return "-"
+	}
+	s := fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens)
+	if u.CostUSD > 0 {
+		s += fmt.Sprintf(", %.4f USD", u.CostUSD)
+	}
+	return s
 }
 
 type startedRow struct {
@@ -48,7 +72,7 @@ func (a *app) workCommands() []*cobra.Command {
 func (a *app) taskCreateCommand() *cobra.Command {
 	var file, agent, memory string
 	var parts, after, criteria []string
-	var wait, scratch, uncommitted, here bool
+	var wait, scratch, uncommitted, here, yes, noSetup bool
 	text := map[string]*string{}
 	c := &cobra.Command{
 		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
@@ -58,7 +82,8 @@ it: junctor tasks show ID.
 
 Inside a git checkout each part works in a worktree of its own, on a branch
 junctor/TASK/PART that starts from HEAD, and the checkout stays as it is. Then:
-junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID.`,
+junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID. What a worktree
+needs before an agent starts can be in .junctor/task.yaml; you are shown it and asked.`,
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
   junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
   junctor tasks create "A health check" --part "api: Write it." --part "tests: Test it." --after tests:api
@@ -109,20 +134,19 @@ junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID.`,
 			if err := addCheckout(cmd.Context(), body, scratch, uncommitted, here); err != nil {
 				return err
 			}
+			if noSetup {
+				body["setup"] = "none"
+			}
 			if len(list) > 0 {
 				body["agents"] = list
 			} else {
 				setText(body, "agentType", agent)
 			}
 			if wait && a.json { // one document: that of the end
-				return a.createAndWait(cmd.Context(), body)
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
+				return a.createAndWait(cmd.Context(), body, yes)
 			}
 			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodPost, threadsPath, body, &raw); err != nil {
+			if err := a.createTask(cmd.Context(), body, yes, &raw); err != nil {
 				return err
 			}
 			out, err := decode[struct {
@@ -161,6 +185,8 @@ junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID.`,
 	f.BoolVar(&scratch, "scratch", false, "work in a new folder, also inside a checkout")
 	f.BoolVar(&uncommitted, "include-uncommitted", false, "start from the uncommitted changes of the checkout too")
 	f.BoolVar(&here, "here", false, "work in the checkout itself, on its files")
+	f.BoolVar(&noSetup, "no-setup", false, "do not apply the .junctor/task.yaml of the checkout")
+	f.BoolVar(&yes, "yes", false, "agree to the .junctor/task.yaml of the checkout, which is printed")
 	f.BoolVar(&wait, "wait", false, "wait until it ends or asks something")
 	for flag, of := range map[string][2]string{
 		"label": {"label", "`LABEL` name of the agent"}, "repo": {"repo", "`REPO` repository: owner/name, a URL, or a folder that is allowed"},
@@ -185,14 +211,23 @@ func (a *app) printStarted(list []startedRow) error {
 	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }
 
-// createAndWait creates a task, waits for its end or question, and prints only that.
-func (a *app) createAndWait(ctx context.Context, body map[string]any) error {
+// createTask posts a task. If the repository has a setup that the user has not agreed to, the user is
+// shown it and asked.
+func (a *app) createTask(ctx context.Context, body map[string]any, yes bool, out any) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
+	return a.install(yes, func(agreed string) error {
+		setText(body, "setup", agreed)
+		return c.Do(ctx, http.MethodPost, threadsPath, body, out)
+	})
+}
+
+// createAndWait creates a task, waits for its end or question, and prints only that.
+func (a *app) createAndWait(ctx context.Context, body map[string]any, yes bool) error {
 	var made struct{ Task string }
-	if err := c.Do(ctx, http.MethodPost, threadsPath, body, &made); err != nil {
+	if err := a.createTask(ctx, body, yes, &made); err != nil {
 		return err
 	}
 	return a.waitForTask(ctx, made.Task)

@@ -5,16 +5,24 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/chat/agent"
+	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
 	"github.com/junctor-run/junctor/internal/chat/chatserve"
 	"github.com/junctor-run/junctor/internal/chat/engine"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -38,13 +46,24 @@ type Commands interface {
 	Usage(extension string) (string, error)
 }
 
-// Config configures a Service; all fields but Model are required.
+// Config configures a Service; all fields but Model and Within are required.
 type Config struct {
-	Home     string    // shown as ~ in error texts
-	Store    *store.DB // holds the tables of sessions
-	Results  *session.Results
-	Blobs    *blob.Store
-	Model    *llm.Model // may be nil
+	Home    string    // shown as ~ in error texts
+	Store   *store.DB // holds the tables of sessions
+	Results *session.Results
+	Blobs   *blob.Store
+	Model   *llm.Model // may be nil
+	// Agent, Path, Policy, Tasks, Bus, Gateway and Begun are of the agent, which works only with a
+	// model.
+	Agent    config.Agent
+	Within   func(extension string) bool // nil: the agent sees every module
+	Policy   agent.Policy
+	Tasks    Tasks
+	Bus      *bus.Bus
+	Publish  func(event string, data any)
+	Gateway  string
+	Begun    <-chan struct{} // closed once the server is ready
+	Logger   *slog.Logger
 	Commands Commands
 	// Subagents returns the action of a word after /subagents.
 	Subagents func(word string) (capability.Action, bool)
@@ -53,16 +72,24 @@ type Config struct {
 	Door      *httpapi.Door
 }
 
+// Tasks holds the tasks of runs; [tasks.Manager] implements it.
+type Tasks interface {
+	agent.Tasks
+	Carry(k tasks.Kind, c tasks.Carrier)
+}
+
 // Service is the chat of one server.
 type Service struct {
 	cfg      Config
 	runs     *tasks.Runs
 	messages *session.Messages
 	surface  *chatserve.Surface
+	agent    *agent.Engine // nil: it is off
+	chat     *engine.Engine
 }
 
 // New creates a Service. It starts nothing; see Run.
-func New(cfg Config) (*Service, error) {
+func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{
 		cfg: cfg, runs: tasks.NewRuns(cfg.Engine, time.Now),
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(cfg.Store)}),
@@ -75,16 +102,89 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Model != nil {
 		c.Model = talker{cfg.Model}
 	}
-	s.surface = chatserve.New(chatserve.Config{
-		Door: cfg.Door, Chat: engine.New(c), Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview,
+	journal, err := agentsql.Open(ctx, cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Model != nil && cfg.Agent.Tools != config.AgentToolsOff {
+		if err := s.openAgent(ctx, journal); err != nil {
+			return nil, err
+		}
+		c.Agent = s.agent
+		if file := cfg.Agent.Character; file != "" {
+			if c.Persona, err = agent.ReadCharacter(file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.chat = engine.New(c)
+	surface := chatserve.Config{
+		Door: cfg.Door, Chat: s.chat, Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview,
 		Blobs: cfg.Blobs,
-	})
+	}
+	if s.agent != nil {
+		surface.Agent = s.agent
+	}
+	s.surface = chatserve.New(surface)
 	return s, nil
+}
+
+// openAgent opens the agent. It does not work before Run.
+func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
+	budget := s.cfg.Agent.Budget
+	s.agent = agent.New(agent.Config{
+		Model: s.cfg.Model, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
+		Deliver: func(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
+			return s.chat.Deliver(ctx, r, o)
+		},
+		Budget:   agent.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
+		ReadOnly: s.cfg.Agent.Tools == config.AgentToolsReads, Within: s.cfg.Within, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
+		Publish: func(r agent.Run) {
+			s.cfg.Publish("agent.run", map[string]any{"run": r.ID, "session": r.Session, "state": r.State})
+		},
+	})
+	s.cfg.Tasks.Carry(tasks.KindTurn, s.agent)
+	return s.agent.Open(ctx)
+}
+
+// runAgent continues the runs of an earlier process once the server is ready, and wakes runs whose
+// approvals are decided, until ctx ends.
+func (s *Service) runAgent(ctx context.Context) {
+	select {
+	case <-s.cfg.Begun:
+	case <-ctx.Done():
+		return
+	}
+	after := s.cfg.Bus.Latest()
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { s.agent.Run(ctx) })
+	for ev, err := range s.cfg.Bus.Subscribe(ctx, after) {
+		if err != nil {
+			return // the server stops
+		}
+		var about struct{ Approval string }
+		switch ev.Type {
+		case policy.EventApprovalDecided, policy.EventApprovalExpired:
+			if json.Unmarshal(ev.Data, &about) == nil && about.Approval != "" {
+				s.agent.Decided(about.Approval)
+				continue
+			}
+			fallthrough // several ended at once
+		case bus.Resync:
+			s.agent.Sweep(ctx)
+		}
+	}
 }
 
 // Run removes expired sessions, results and artifacts every sweepInterval until ctx ends.
 // It returns early with an error of a removal, unless the store is unavailable.
 func (s *Service) Run(ctx context.Context) error {
+	if s.agent != nil {
+		var work sync.WaitGroup
+		defer work.Wait()
+		work.Go(func() { s.runAgent(ctx) })
+	}
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
@@ -106,7 +206,12 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Stop rejects new runs, waits for the detached ones until ctx ends, and cancels the rest.
-func (s *Service) Stop(ctx context.Context) { s.runs.Close(ctx) }
+func (s *Service) Stop(ctx context.Context) {
+	if s.agent != nil {
+		s.agent.Close() // the next process continues its runs
+	}
+	s.runs.Close(ctx)
+}
 
 // Close does nothing: the service owns no resources.
 func (s *Service) Close() error { return nil }
@@ -124,7 +229,7 @@ func (s *Service) Messages() *session.Messages { return s.messages }
 type talker struct{ *llm.Model }
 
 // Answer implements engine.Model.
-func (t talker) Answer(ctx context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
+func (t talker) Answer(ctx context.Context, system string, turns []agent.Turn, emit func(string) error) (string, error) {
 	req := llm.Request{System: system}
 	for _, turn := range turns {
 		role := modelwire.User

@@ -21,7 +21,7 @@ type Agents struct {
 	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Otherwise a user resumes it."`
 	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Naming a folder means trusting its hooks. As a variable: comma-separated."`
-	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
+	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, HOST or HOST:PORT, reached by https and ssh. With its kind, HOST=gitlab, HOST=forgejo (also for Gitea) or HOST=github, pull requests are opened there, with the token in the secret forge.HOST (or forge.HOST_PORT). As a variable: comma-separated."`
 	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
 	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`

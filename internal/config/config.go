@@ -47,6 +47,7 @@ type Config struct {
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Upstreams  Upstreams  `koanf:"upstreams"`
 	Model      Model      `koanf:"model"`
+	Agent      Agent      `koanf:"agent"`
 	NATS       NATS       `koanf:"nats"`
 	Gateway    Gateway    `koanf:"gateway"`
 	Node       Node       `koanf:"node"`
@@ -75,6 +76,7 @@ type Audit struct {
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
 	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
+	Anchor    string        `koanf:"anchor" doc:"Place outside the home to which checkpoints of the log are written, so that an older copy of the home is noticed: the absolute path of a file on another disk, an http or https URL that receives each as a POST, or syslog. Empty: none. See docs/operations.md."`
 }
 
 // Console configures the web console.
@@ -172,6 +174,7 @@ func Default() Config {
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
+		Agent:      Agent{Tools: AgentToolsAll, Budget: AgentBudget{ModelCalls: 24, ToolCalls: 16, Work: 15 * time.Minute}},
 		NATS:       NATS{Replicas: 1},
 		Gateway:    defaultGateway(), Node: defaultNode(), Host: defaultHost(),
 		Eliza: Eliza{Environment: "server"},
@@ -237,8 +240,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.NATS.validate(), c.Approvals.validate(), c.Gateway.validate(), c.Node.validate(),
-		c.Host.validate(c.Node.Development)); err != nil {
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.Gateway.validate(),
+		c.Node.validate(), c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}
 	if c.Store.URL != "" {
@@ -252,6 +255,11 @@ func (c *Config) Validate() error {
 		u, err := url.Parse(c.PublicURL)
 		if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
 			return fmt.Errorf("public_url: %q is not an http or https URL without credentials", c.PublicURL)
+		}
+	}
+	if a := c.Audit.Anchor; a != "" && a != "syslog" && !filepath.IsAbs(a) {
+		if u, err := url.Parse(a); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("audit.anchor: %q is not an absolute path, an http or https URL, or syslog", a)
 		}
 	}
 	if err := cmp.Or(

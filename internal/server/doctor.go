@@ -13,7 +13,7 @@ import (
 // Doctor returns the findings about this installation, with remedies for the bad ones.
 func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{
-		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx),
+		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.cfg.Audit.Anchor, s.log.Verify), s.checkShared(ctx),
 		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
 		s.checkPolicies(),
 	}

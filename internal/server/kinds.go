@@ -52,6 +52,9 @@ func (s *Server) coreFunctions() []local.Function {
 		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
 		s.agentFunctions(),
 		local.FunctionsOf(capability.Contribution{
+			Kind: "capability.agent-tool", Provider: capability.NewProviderKey("agent", local.CoreExtension, "default"),
+		}, s.chat.Functions()...),
+		local.FunctionsOf(capability.Contribution{
 			Kind:     "capability.agent-tool",
 			Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
 		},

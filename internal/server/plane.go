@@ -119,6 +119,9 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 	if h.Broken {
 		c.Detail = fmt.Sprintf("cannot be written (%s); %d records wait in memory, %d are lost", h.Cause, h.Waiting, h.Lost)
 		c.Remedy = "free space or fix the permissions of the home's audit folder; writing resumes by itself"
+	} else if h.AnchorCause != "" {
+		c.OK, c.Detail = false, fmt.Sprintf("its checkpoints after record %d cannot be written to audit.anchor: %s", h.Anchored, h.AnchorCause)
+		c.Remedy = "see that the place in audit.anchor can be written; it is tried again by itself"
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -90,9 +91,10 @@ func serverMain(home string) error {
 // trialManifest is the module of the endpoint below.
 const trialManifest = `{"modules":[{"id":%[1]q,"name":%[1]q,"version":"1.0.0","actions":[
 	{"name":"PING","description":"Answers at once."},
+	{"name":"COUNT","description":"Adds a line to a file."},
 	{"name":"HANG","description":"Says that it was called, and never answers."}]}]}`
 
-// endpointMain serves PING, and HANG, which writes to the file it is told and
+// endpointMain serves PING, COUNT, which adds a line to a file, and HANG, which writes to the file it is told and
 // then does nothing until it is cancelled.
 func endpointMain(address, module string) error {
 	listener, err := net.Listen("tcp", address)
@@ -123,6 +125,14 @@ func (e trial) Invoke(ctx context.Context, method string, params json.RawMessage
 		}
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
+		}
+		if p.Action == "COUNT" {
+			f, err := os.OpenFile(p.Content.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			_, err = f.WriteString("counted\n")
+			return json.RawMessage(`{"text":"counted"}`), errors.Join(err, f.Close())
 		}
 		if p.Action != "HANG" {
 			return json.RawMessage(`{"text":"pong"}`), nil

@@ -53,7 +53,6 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
 	parts.Go(func() error { return s.tasks.Run(partsCtx) })
 	parts.Go(func() error { return s.pushes.Run(partsCtx) })
-	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents keep streams open permanently, so these end with the listener. Otherwise every
 	// stop would take the whole drain timeout.
@@ -63,10 +62,9 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		parts.Go(func() error { return w.Run(partsCtx) })
 	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	if s.hook != nil {
-		parts.Go(func() error { s.hook.Run(partsCtx); return nil })
+	for _, run := range []func(context.Context){s.notices.Run, s.policy.Run, s.compiler.Run, s.hook.Run} {
+		parts.Go(func() error { run(partsCtx); return nil })
 	}
-	parts.Go(func() error { s.policy.Run(partsCtx); return nil })
 	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy); return nil })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })

@@ -163,13 +163,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openHost(s.cfg); err != nil {
 		return err
 	}
-	if s.chat, err = chat.New(chat.Config{
-		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
-		Model:     s.models.Large,
-		Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
-	}); err != nil {
-		return err
-	}
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -204,6 +197,14 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
 	if err = s.openAgents(ctx); err != nil {
+		return err
+	}
+	if s.chat, err = chat.New(ctx, chat.Config{
+		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
+		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
+		Agent: cfg.Agent, Within: views(cfg.MCP.Views)[cfg.Agent.View].Within(), Policy: s.policy, Tasks: s.tasks, Bus: s.bus,
+		Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(), Logger: s.logger,
+	}); err != nil {
 		return err
 	}
 	if err = s.openTaskAgents(ctx); err != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -58,10 +57,14 @@ func (s *Server) openStores(ctx context.Context) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "audit", "the audit key cannot be read", err)
 	}
+	anchor, err := segment.NewAnchor(s.cfg.Audit.Anchor, s.home.Dir)
+	if err != nil {
+		return err
+	}
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
 		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
-		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
+		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention, Anchor: anchor,
 	})
 	return err
 }
@@ -76,16 +79,7 @@ func (s *stores) ownToken(name string) string {
 
 // checkDatabase returns the finding about the database of this machine.
 func (s *stores) checkDatabase(ctx context.Context) httpapi.Check {
-	return checkup.Database(ctx, func(ctx context.Context) error {
-		var said string
-		if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
-			return err
-		}
-		if said != "ok" {
-			return errors.New(said)
-		}
-		return nil
-	})
+	return checkup.Database(ctx, func(ctx context.Context) error { return store.IntactSoon(ctx, s.db.SQL()) })
 }
 
 // checkShared returns the finding about the shared database and whether it responds.

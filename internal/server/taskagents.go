@@ -14,7 +14,7 @@ func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 	cfg := taskagents.Config{
 		Agents: s.cfg.Agents, Foreign: s.cfg.Foreign, Reread: s.cfg.Reread, Home: s.home.Dir, Version: s.version, Gateway: s.gateway,
 		DB: s.db, Shared: s.shared, Log: s.log, Secrets: s.secrets, Policy: s.policy, Approvals: s.policy, Catalog: s.catalog,
-		Engine: s.engine, Tasks: s.tasks, Rooms: s.chat.Messages(),
+		Engine: s.engine, Tasks: s.tasks, Walls: s.cfg.Sandbox, Rooms: s.chat.Messages(),
 		Standing: s.standing, Publish: s.publish, Address: s.Address, Door: s.door, Unrouted: restserve.Unrouted, Logger: s.logger,
 	}
 	if s.models.Large != nil {

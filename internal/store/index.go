@@ -19,6 +19,7 @@ type AuditIndex struct {
 	own string // the condition that a row is this gateway's; its one argument is the gateway
 	key string // the column of the gateway that a position belongs to
 	who any    // value of key
+	old bool   // the checkpoints have no codes
 }
 
 // Audit returns the audit index in this database. gateway names the gateway of the segments.
@@ -30,8 +31,13 @@ func (d *DB) Audit(gateway string) *AuditIndex {
 	return &AuditIndex{db: d, own: "gateway = ?", key: "gateway", who: gateway}
 }
 
-// AuditIn returns the audit index in a database that [Look] has opened.
-func AuditIn(db *sql.DB) *AuditIndex { return (&DB{sql: db}).Audit("") }
+// AuditIn returns the audit index in a database that [Look] has opened, which earlier versions may have
+// written.
+func AuditIn(ctx context.Context, db *sql.DB) (*AuditIndex, error) {
+	x := (&DB{sql: db}).Audit("")
+	err := db.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pragma_table_info('audit_checkpoints') WHERE name = 'mac')`).Scan(&x.old)
+	return x, err
+}
 
 func (x *AuditIndex) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return x.db.InTx(ctx, fmt.Sprint("audit ", x.who), f)
@@ -149,7 +155,7 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 // AddCheckpoint stores the first checkpoint with a number, because a later one with another
 // hash would belong to a forged history.
 func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	columns, marks, args := `seq, hash, at`, `?, ?, ?`, []any{c.Seq, c.Hash, Nanos(c.At)}
+	columns, marks, args := `seq, hash, at, coded, mac`, `?, ?, ?, ?, ?`, []any{c.Seq, c.Hash, Nanos(c.At), c.Coded, c.MAC}
 	if x.db.pg != nil {
 		columns, marks, args = columns+`, gateway`, marks+`, ?`, append(args, x.who)
 	}
@@ -159,10 +165,14 @@ func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) erro
 
 // Checkpoints returns a page of checkpoints.
 func (x *AuditIndex) Checkpoints(ctx context.Context, after uint64, limit int) ([]audit.Checkpoint, error) {
-	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at FROM audit_checkpoints WHERE `+x.own+` AND seq > ? ORDER BY seq LIMIT ?`,
-		x.who, after, limit)
+	codes := `, coded, mac`
+	if x.old {
+		codes = `, 0, ''`
+	}
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at`+codes+` FROM audit_checkpoints WHERE `+x.own+
+		` AND seq > ? ORDER BY seq LIMIT ?`, x.who, after, limit)
 	return Collect(rows, err, func(s Scanner) (c audit.Checkpoint, err error) {
-		err = s.Scan(&c.Seq, &c.Hash, instant{&c.At})
+		err = s.Scan(&c.Seq, &c.Hash, instant{&c.At}, &c.Coded, &c.MAC)
 		return c, err
 	})
 }

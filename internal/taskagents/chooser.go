@@ -112,26 +112,14 @@ func (c *chooser) countEvents(ctx context.Context, subscribe func() *sessions.Su
 	}
 }
 
-// turn holds the figures of one live session: when its turn began and which usage was
-// already recorded.
+// turn holds the program of one live session and when its turn began.
 type turn struct {
 	name  programs.Name
-	began time.Time      // zero between turns
-	spent sessions.Usage // usage that was already recorded
+	began time.Time // zero between turns
 }
 
-// cost sets the tokens and dollars of e to the usage since the last call. It does nothing if
-// now is nil, because the program does not report its usage.
-func (t *turn) cost(now *sessions.Usage, e *choice.Event) {
-	if now == nil {
-		return
-	}
-	e.TokensIn, e.TokensOut, e.CostUSD = now.In-t.spent.In, now.Out-t.spent.Out, now.USD-t.spent.USD
-	t.spent = *now
-}
-
-// count records one session event: starts, stalls, completed and failed turns with their
-// duration and cost. It also excludes a program for a while if its account is used up.
+// count records one session event: starts, stalls, usage, and completed and failed turns with
+// their duration. It also excludes a program for a while if its account is used up.
 func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.Event) {
 	t := turns[e.Session]
 	if t == nil {
@@ -143,16 +131,8 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 			return // it has ended, and is not shown any more
 		}
 		t = &turn{name: i.AdapterType}
-		if e.Type != sessions.Started && i.Usage != nil {
-			t.spent = *i.Usage // before a subscriber listened
-		}
-		turns[e.Session] = t
-	}
-	var spent choice.Event
-	switch e.Type {
-	case sessions.TaskComplete, sessions.TurnFailed, sessions.Failed, sessions.Ended:
-		if i, err := c.info(e.Session); err == nil {
-			t.cost(i.Usage, &spent)
+		if e.Type != sessions.Used { // which also comes after the end
+			turns[e.Session] = t
 		}
 	}
 	switch e.Type {
@@ -162,9 +142,10 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 		if t.began.IsZero() {
 			t.began = e.At
 		}
+	case sessions.Used:
+		c.Record(ctx, t.name, choice.Event{TokensIn: e.More.In, TokensOut: e.More.Out, CostUSD: e.More.USD})
 	case sessions.TaskComplete:
-		done := spent
-		done.Completed, done.Via = true, choice.FastPath
+		done := choice.Event{Completed: true, Via: choice.FastPath}
 		if e.Source == "signal" { // no hook and no protocol said so: the screen did
 			done.Via = choice.OutputReconcile
 		}
@@ -178,16 +159,12 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 	case sessions.TurnFailed, sessions.Failed:
 		t.began = time.Time{}
 		rest, used := choice.Exhausted(e.Kind, e.Text, e.At)
-		spent.Failed, spent.ProviderError = true, used || providerError(e.Kind)
-		c.Record(ctx, t.name, spent)
+		c.Record(ctx, t.name, choice.Event{Failed: true, ProviderError: used || providerError(e.Kind)})
 		if used {
 			if err := c.Rest(ctx, t.name, rest); err != nil {
 				c.logger.Error("a program whose account is used up may be used again too soon", "framework", string(t.name), "err", err)
 			}
 		}
-	}
-	if e.Type == sessions.Ended && spent != (choice.Event{}) { // after its last turn
-		c.Record(ctx, t.name, spent)
 	}
 	if e.Type == sessions.Failed || e.Type == sessions.Ended {
 		delete(turns, e.Session)

@@ -101,32 +101,26 @@ func TestWhatHappensIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatIsSpentIsCounted: once, whatever a turn ends with, and what comes after the last.
-func TestWhatIsSpentIsCounted(t *testing.T) {
+func TestUsageIsCountedAlsoAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	c := chooserOf(t, choice.SettingValues{})
-	var now *sessions.Usage
-	c.info = func(id string) (sessions.Info, error) {
-		return sessions.Info{ID: id, AdapterType: programs.Claude, Usage: now}, nil
-	}
 	turns := make(map[string]*turn)
-	tell := func(kind sessions.Type, in, out int64, usd float64) {
-		if in > 0 {
-			now = &sessions.Usage{In: in, Out: out, USD: usd}
-		}
-		c.count(t.Context(), turns, sessions.Event{Session: "one", Type: kind})
+	for _, e := range []sessions.Event{
+		{Type: sessions.Started},
+		{Type: sessions.Used, More: programs.Usage{In: 100, Out: 10, USD: 0.5}},
+		{Type: sessions.TaskComplete},
+		{Type: sessions.Ended},
+		{Type: sessions.Used, More: programs.Usage{In: 60, Out: 6, USD: 0.5}},
+	} {
+		e.Session = "one"
+		c.count(t.Context(), turns, e)
 	}
-	tell(sessions.Started, 0, 0, 0)
-	tell(sessions.TaskComplete, 0, 0, 0) // it does not tell yet
-	tell(sessions.TaskComplete, 100, 10, 0.5)
-	tell(sessions.BusyNow, 150, 12, 0.5)
-	tell(sessions.TurnFailed, 150, 15, 0.75)
-	tell(sessions.TaskComplete, 150, 15, 0.75)
-	tell(sessions.Ended, 160, 16, 1)
-	tell(sessions.Failed, 160, 16, 1) // after its end, nothing is new
-	want := choice.Metrics{Spawned: 1, Completed: 3, ViaFastPath: 3, Failed: 2, TokensIn: 160, TokensOut: 16, CostUSD: 1}
+	want := choice.Metrics{Spawned: 1, Completed: 1, ViaFastPath: 1, TokensIn: 160, TokensOut: 16, CostUSD: 1}
 	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
+	}
+	if len(turns) != 0 {
+		t.Errorf("sessions remembered = %d, want 0", len(turns))
 	}
 }
 

@@ -5,6 +5,7 @@ package taskagents
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -52,11 +53,11 @@ type Engine interface {
 // Tasks holds the task of each thread.
 type Tasks interface {
 	// Carry sets the handler that answers and stops the tasks of threads.
-	Carry(t tasks.Threads)
+	Carry(k tasks.Kind, c tasks.Carrier)
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
 	OpenThread(ctx context.Context, owner, surface, thread, status string) (tasks.Task, error)
 	OpenThreads() []tasks.Task
-	MoveThread(ctx context.Context, id string, to tasks.Movement) (moved bool, err error)
+	Move(ctx context.Context, id string, to tasks.Movement) (moved bool, err error)
 }
 
 // Model completes prompts; tokens is the number that the completion used.
@@ -97,6 +98,7 @@ type Config struct {
 	Engine    Engine
 	Tasks     Tasks
 	Model     Model // nil if no model is configured
+	Walls     config.Sandbox
 	Rooms     Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.
@@ -162,4 +164,14 @@ func (s *Service) Routes(mux *http.ServeMux) {
 }
 
 // Functions returns the verbs of task agents as capabilities.
-func (s *Service) Functions() []verbs.Function { return verbs.Functions(s.workers.verbs) }
+func (s *Service) Functions() []verbs.Function {
+	list := verbs.Functions(s.workers.verbs)
+	for i := range list {
+		do := list[i].Do
+		list[i].Do = func(ctx context.Context, c capability.Call) (json.RawMessage, error) {
+			c.Principal.ID = c.Principal.Owner() // tasks that the chat's agent creates belong to its person
+			return do(ctx, c)
+		}
+	}
+	return list
+}

@@ -2,7 +2,6 @@ package taskagents
 
 import (
 	"log/slog"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -16,14 +15,10 @@ import (
 // noTasks ignores the threads of a service.
 type noTasks struct{ Tasks }
 
-func (noTasks) Carry(tasks.Threads) {}
+func (noTasks) Carry(tasks.Kind, tasks.Carrier) {}
 
 func TestAServiceThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
 	home := t.TempDir()
-	// The history of tasks is opened after the sessions, and a folder in its place is not a file.
-	if err := os.MkdirAll(filepath.Join(home, "agents", "swarm-history.jsonl", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	db, err := store.Open(t.Context(), filepath.Join(home, "junctor.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +28,17 @@ func TestAServiceThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	// The registry of tasks is opened after the sessions, and its database is closed.
+	shared, err := store.Open(t.Context(), filepath.Join(home, "shared.db"))
+	if err == nil {
+		err = shared.Close()
+	}
+	if err != nil {
+		t.Fatalf("shared database: got %v, want no error", err)
+	}
 	before := goleak.IgnoreCurrent()
 	s, err := New(t.Context(), Config{
-		Home: home, DB: db, Shared: db, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler),
+		Home: home, DB: db, Shared: shared, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler),
 		Reread: func() (config.Config, error) { return config.Config{}, nil }, Address: func() string { return "" },
 	})
 	if err == nil {

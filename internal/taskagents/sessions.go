@@ -34,6 +34,7 @@ type taskAgents struct {
 	verbs    *verbs.Service
 	skills   *taskSkills
 	blockers *blockers
+	consents consents
 }
 
 // open creates all parts of the service in s.workers and s.folders. Files, programs and

@@ -32,6 +32,7 @@ func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 	if t.settings, err = choice.OpenSettings(ctx, rows.Row("settings"), s.agentSettings, s.logger); err != nil {
 		return err
 	}
+	t.consents = consents{rows.Row("setups"), t.records}
 	book, err := choice.OpenBook(ctx, rows.Row("choice"))
 	t.chooser = &chooser{book: book, settings: t.settings, logger: s.logger}
 	return err

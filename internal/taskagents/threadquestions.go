@@ -196,10 +196,10 @@ func decided(p row.PendingDecision) string {
 	return strings.TrimSpace("Decided: " + a.Action + " " + said)
 }
 
-// Answer implements tasks.Threads. It resumes or stops the thread, confirms the pending
+// Answer implements tasks.Carrier. It resumes or stops the thread, confirms the pending
 // decision of the session, or answers its blocker or turn. Errors: invalid_input, reason
 // no_answer, and those of the operation.
-func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thread string, r tasks.Request, answer json.RawMessage) error {
+func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, t tasks.Task, r tasks.Request, answer json.RawMessage) error {
 	const op = "tasks.answer"
 	var a struct {
 		Action  string                     `json:"action"`
@@ -221,7 +221,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	yes := a.Action == "accept"
 	reply.Decline, reply.Blocker = !yes, blocker
 	if r.Key == resumeKey {
-		return f.goOn(ctx, who, thread, yes, reply.Text)
+		return f.goOn(ctx, who, t, yes, reply.Text)
 	}
 	_, pending, err := f.c.registry.PeekPending(ctx, session)
 	if err != nil {
@@ -258,13 +258,13 @@ func (f *threadTasks) confirm(ctx context.Context, session string, yes bool, app
 }
 
 // goOn resumes or ends a thread that was interrupted or paused.
-func (f *threadTasks) goOn(ctx context.Context, who capability.Principal, thread string, yes bool, text string) error {
+func (f *threadTasks) goOn(ctx context.Context, who capability.Principal, t tasks.Task, yes bool, text string) error {
 	switch said := strings.ToLower(strings.TrimSpace(text)); {
 	case !yes || said == giveUp || said == "no":
-		return f.Stop(ctx, who.ID, thread)
+		return f.Stop(ctx, who.ID, t)
 	case said == goOn || said == "yes":
-		defer f.poke(thread)
-		_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: thread, Operation: launch.Resume})
+		defer f.poke(t.Thread)
+		_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: t.Thread, Operation: launch.Resume})
 		return err
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "tasks.answer", "the task is to go on or to end").With("no_answer",

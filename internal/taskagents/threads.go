@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -22,17 +24,17 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 // taskThreads holds everything that manages threads: their registry, the launcher of their
-// sessions, the coordinator, and the records and notifications of their events.
+// sessions, the coordinator, and the notifications of their events.
 type taskThreads struct {
 	registry    *threads.Registry
 	launcher    *launch.Launcher
 	coordinator *coordinator.Coordinator
-	records     taskRecords
+	scratch     *workspace.ScratchKeeper
+	logger      *slog.Logger
 	feed        *bus.Bus // carries the coordinator's events
 	follower    *threadTasks
 	parent      *parentBridge
@@ -48,21 +50,16 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	if err != nil {
 		return err
 	}
-	c := &taskThreads{feed: bus.New(bus.Config{}), parent: s.openParent()}
+	c := &taskThreads{feed: bus.New(bus.Config{}), parent: s.openParent(), scratch: s.folders.scratch, logger: s.logger}
 	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.cfg.Gateway, Now: time.Now}); err != nil {
-		return err
-	}
-	past, err := verbs.Open(s.path("agents", "swarm-history.jsonl"), time.Now)
-	if err != nil {
 		return err
 	}
 	c.follower = newThreadTasks(s.cfg.Tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
-		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts,
+		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts, Consents: t.consents,
 		Chooser: t.chooser, Standing: s.cfg.Standing,
 		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.cfg.Gateway, Logger: s.logger,
 	})
-	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
 	cfg := coordinator.Config{
 		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin,
 		Starting: c.launcher.Starting, Skills: t.skills,
@@ -85,7 +82,7 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	}
 	c.launcher.Use(c.coordinator)
 	t.threads = c
-	s.cfg.Tasks.Carry(c.follower)
+	s.cfg.Tasks.Carry(tasks.KindThread, c.follower)
 	left, err := c.registry.Restart(ctx)
 	if err != nil {
 		return err
@@ -102,15 +99,14 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string) (capability.Principal, error)) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.records.run(ctx, events) }) })
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.follower.run(ctx, events, c.feed) }) })
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.collect(ctx, events) }) })
 	group.Go(func() {
-		(&transcripts{registry: c.registry, logger: c.records.logger, held: make(map[string][]threads.Piece)}).run(ctx, c.follower.sessions)
+		(&transcripts{registry: c.registry, logger: c.logger, held: make(map[string][]threads.Piece)}).run(ctx, c.follower.sessions)
 	})
 	left, err := c.launcher.Recover(ctx, c.coordinator.Settle)
 	if err != nil {
-		c.follower.logger.Error("threads of an earlier server are not settled", "err", err)
+		c.logger.Error("threads of an earlier server are not settled", "err", err)
 	}
 	c.follower.leave(left)
 	c.follower.all()
@@ -123,15 +119,15 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 			_, err = c.launcher.Control(ctx, by, launch.Control{ThreadID: thread.ID, Operation: launch.Resume, Wait: true})
 		}
 		if err != nil {
-			c.follower.logger.Warn("a thread is not resumed by itself", "thread", thread.ID, "err", err)
+			c.logger.Warn("a thread is not resumed by itself", "thread", thread.ID, "err", err)
 		}
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// collect puts the work of each thread that ends on its result branch, until ctx or events ends.
-// If an event is missed, the review of the thread does the same.
+// collect releases the scratch folders of each thread that ends and puts its work on its result
+// branch, until ctx or events ends. If an event is missed, the review of the thread collects too.
 func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Event) {
 	for {
 		select {
@@ -142,8 +138,14 @@ func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Eve
 			if e.Type != "swarm_complete" {
 				continue
 			}
+			swarm, _ := e.Data.(decide.Swarm)
+			for _, t := range swarm.Tasks { // their folders are not used any more
+				if err := c.scratch.Release(t.SessionID); err != nil {
+					c.logger.Warn("the folder of a session is still there", "session", t.SessionID, "err", err)
+				}
+			}
 			if err := c.launcher.Collect(ctx, e.ThreadID); err != nil && ctx.Err() == nil {
-				c.records.logger.Warn("the work of a task is not on its result branch", "thread", e.ThreadID, "err", err)
+				c.logger.Warn("the work of a task is not on its result branch", "thread", e.ThreadID, "err", err)
 			}
 		case <-ctx.Done():
 			return
@@ -203,35 +205,24 @@ func (a launchAgents) Stop(session string, force bool) {
 	}
 }
 
-// launchPlaces implements launch.Workspaces: it creates the clones and worktrees of parts. All
-// methods fail with the cause if repositories are not available.
+// launchPlaces implements launch.Workspaces. All methods fail with the cause if repositories are not
+// available.
 type launchPlaces struct{ *workspaces }
 
-// Clone implements launch.Workspaces.
-func (p launchPlaces) Clone(ctx context.Context, repo, base, label string) (launch.Place, error) {
-	return p.provision(ctx, workspace.Request{Repo: repo, BaseBranch: base, Role: "task", Slug: label})
-}
-
-// Worktree implements launch.Workspaces.
-func (p launchPlaces) Worktree(ctx context.Context, clone, label string) (launch.Place, error) {
-	return p.provision(ctx, workspace.Request{Parent: clone, Role: "part", Slug: label})
-}
-
-func (p launchPlaces) provision(ctx context.Context, req workspace.Request) (launch.Place, error) {
+// Provision implements launch.Workspaces.
+func (p launchPlaces) Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error) {
 	if p.missing != nil {
-		return launch.Place{}, p.missing
+		return workspace.Workspace{}, p.missing
 	}
-	w, err := p.Provision(ctx, req)
-	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
+	return p.Manager.Provision(ctx, req)
 }
 
-// Path implements launch.Workspaces.
-func (p launchPlaces) Path(id string) (launch.Place, error) {
+// Get implements launch.Workspaces.
+func (p launchPlaces) Get(id string) (workspace.Workspace, error) {
 	if p.missing != nil {
-		return launch.Place{}, p.missing
+		return workspace.Workspace{}, p.missing
 	}
-	w, err := p.Get(id)
-	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
+	return p.Manager.Get(id)
 }
 
 // coordinatorModel implements validation.Model. It uses the one configured model for small

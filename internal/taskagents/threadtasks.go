@@ -187,7 +187,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 		to.Status = d.Thread.Summary
 		to.Result, err = jsonx.Marshal(map[string]any{
 			"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary,
-			"agents": outcomes(d.Sessions),
+			"agents": outcomes(d.Sessions), "usage": d.Usage,
 		})
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 			to.Requests = []tasks.Request{resumption("It is paused. Is it to go on?")}
 		}
 	}
-	if _, err := f.tasks.MoveThread(ctx, id, to); err != nil {
+	if _, err := f.tasks.Move(ctx, id, to); err != nil {
 		return err
 	}
 	if state.Terminal() {
@@ -252,17 +252,17 @@ func outcomes(list []row.Session) []map[string]any {
 		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
 			out = append(out, map[string]any{
 				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir,
-				"summary": s.CompletionSummary,
+				"summary": s.CompletionSummary, "usage": threads.UsageOf(s.Metadata),
 			})
 		}
 	}
 	return out
 }
 
-// Stop implements tasks.Threads: it stops the thread for the principal who.
-func (f *threadTasks) Stop(ctx context.Context, who, thread string) error {
+// Stop implements tasks.Carrier: it stops the thread for the principal who.
+func (f *threadTasks) Stop(ctx context.Context, who string, t tasks.Task) error {
 	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who},
-		launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})
-	f.poke(thread)
+		launch.Control{ThreadID: t.Thread, Operation: launch.Stop, Note: "its task was cancelled"})
+	f.poke(t.Thread)
 	return err
 }

@@ -20,7 +20,7 @@ const (
 	maxHeld      = 256
 )
 
-// transcripts stores the input and output of sessions of threads, one piece per turn.
+// transcripts stores the input and output of sessions of threads, one piece per turn, and their usage.
 type transcripts struct {
 	registry *threads.Registry
 	logger   *slog.Logger
@@ -75,6 +75,12 @@ func (r *transcripts) turn(ctx context.Context, e sessions.Event) {
 		p.Direction = row.Stdout
 	case sessions.TurnFailed, sessions.Failed:
 		p.Direction = row.System
+	case sessions.Used: // of a session that is not registered yet, a later event has it too
+		err := r.registry.Spend(ctx, e.Session, *e.Usage)
+		if err != nil && capability.CodeOf(err) != capability.CodeNotFound && ctx.Err() == nil {
+			r.logger.Warn("the usage of a session is not stored", "session", e.Session, "err", err)
+		}
+		return
 	default:
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
@@ -15,7 +14,7 @@ import (
 func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
-		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
+		Launcher: t.threads.launcher, Agents: t, Registry: t.threads.registry, Choice: t.chooser,
 		Roots: threads.ShareRoots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: verbs.Parse(v.RolePolicy, v.ConnectorPolicy),
 		Now: time.Now,
 	}
@@ -43,7 +42,7 @@ func (s *Service) Texts() []Text {
 			URI: "junctor://task-agents/context", Name: "task-agents-context", Title: "Task agents now", Action: "task-agent.list",
 			Description: "The agents that you have at work, their tasks and workspaces, what waits for a yes, and which programs there are.",
 			Read: func(ctx context.Context, by capability.Principal) (string, error) {
-				return s.workers.verbs.Context(ctx, by, "")
+				return s.workers.verbs.Context(ctx, by)
 			},
 		},
 		{
@@ -54,24 +53,4 @@ func (s *Service) Texts() []Text {
 			},
 		},
 	}
-}
-
-// verbAgents implements verbs.Agents with the live sessions.
-type verbAgents struct{ *taskAgents }
-
-// Terminal implements verbs.Agents.
-func (a verbAgents) Terminal(id string) (verbs.Terminal, error) {
-	_, live, err := a.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return patient{live}, nil
-}
-
-// patient is a live session whose Send does not wait for a busy program.
-type patient struct{ sessions.Live }
-
-// Send implements verbs.Terminal.
-func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
-	return sessions.SendSoon(ctx, p.Live, text, atOnce)
 }

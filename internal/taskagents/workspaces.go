@@ -3,12 +3,19 @@ package taskagents
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
@@ -36,7 +43,6 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 	}
 	w := &workspaces{scratch: keeper, log: func(what string, err error) { s.logger.Error(what, "err", err) }}
 	s.folders = w
-	github := githubforge.New(githubforge.Config{})
 	git, err := gitcmd.New(gitcmd.Config{})
 	if err != nil {
 		w.missing = err
@@ -45,32 +51,70 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 	}
 	w.git = git
 	bare := &forge.BareHost{Git: git}
+	kinds := kindsOf(s.cfg.Agents.Forges)
 	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
 	if own := s.cfg.Agents.WorkspaceBase; own != "" {
 		clones, records = own, ofFolder(records, own)
 	}
 	w.Manager, w.missing = workspace.Open(ctx, workspace.Config{
 		Base: clones, State: records, BranchPrefix: s.cfg.Agents.BranchPrefix, TTL: s.cfg.Agents.WorkspaceTTL,
-		Policy: forge.Policy{Hosts: s.cfg.Agents.Forges, OperatorPrefixes: s.cfg.Agents.Repositories},
+		Policy: forge.Policy{Hosts: slices.Collect(maps.Keys(kinds)), OperatorPrefixes: s.cfg.Agents.Repositories},
 		Forge: func(r forge.Repo) forge.Host {
-			switch {
-			case r.Dir != "":
+			if r.Dir != "" {
 				return bare
-			case r.Host == "github.com":
-				return github
 			}
-			return nil
+			return hostOf(r, kinds[r.Host])
 		},
 		Token: func(_ context.Context, r forge.Repo) (secret.Value, error) {
-			if r.Host != "github.com" {
+			if r.Host == githubHost {
+				return s.githubToken()
+			}
+			stored, err := s.cfg.Secrets.Get(tokenOf(r.Host))
+			if capability.CodeOf(err) == capability.CodeNotFound {
 				return secret.Value{}, nil
 			}
-			return s.githubToken()
+			return stored, err
 		},
-		OnEvent: s.workspaceChanged,
+		OnEvent: s.workspaceChanged, Box: sandbox.NewForHome(s.cfg.Home, s.cfg.Walls.ReadOnly, s.cfg.Walls.Off),
 	})
 	if w.missing != nil {
 		s.logger.Warn("there are no workspaces of repositories", "err", w.missing)
+	}
+	return nil
+}
+
+const githubHost = "github.com"
+
+// tokenOf returns the name of the secret with the token of a host.
+func tokenOf(host string) string {
+	return "forge." + strings.NewReplacer(":", "_", "[", "", "]", "").Replace(host)
+}
+
+// kindsOf returns the kinds of the forges of agents.forges, each HOST or HOST=KIND, and of those that
+// are known, by host.
+func kindsOf(list []string) map[string]forge.Kind {
+	kinds := map[string]forge.Kind{githubHost: forge.GitHub, "gitlab.com": forge.GitLab}
+	for _, entry := range list {
+		host, kind, _ := strings.Cut(entry, "=")
+		kinds[strings.ToLower(strings.TrimSpace(host))] = forge.Kind(strings.ToLower(strings.TrimSpace(kind)))
+	}
+	return kinds
+}
+
+// hostOf returns the forge of a repository, or nil if its kind is not known.
+func hostOf(r forge.Repo, kind forge.Kind) forge.Host {
+	base := "https://" + r.Host
+	if strings.HasPrefix(r.URL, "http://") { // of agents.repositories
+		base = "http://" + r.Host
+	}
+	switch kind {
+	case forge.GitHub:
+		if r.Host == githubHost {
+			return githubforge.New(githubforge.Config{})
+		}
+		return githubforge.New(githubforge.Config{Base: base + "/api/v3"})
+	case forge.GitLab, forge.Forgejo:
+		return &forge.RESTHost{Kind: kind, Base: base}
 	}
 	return nil
 }
@@ -136,4 +180,49 @@ func (w *workspaces) checkouts() (launch.Checkouts, error) {
 		return nil, w.missing
 	}
 	return w.Manager, nil
+}
+
+// maxConsents is the number of setups that the server remembers an agreement to.
+const maxConsents = 1000
+
+// consents implements launch.Consents. An agreement is "digest repository" in a list, the oldest
+// first.
+type consents struct {
+	store   choice.Store
+	records agentRecords
+}
+
+func (c consents) list(ctx context.Context) (list []string, err error) {
+	data, err := c.store.Load(ctx)
+	if err == nil && len(data) > 0 {
+		err = jsonx.Unmarshal(data, &list)
+	}
+	return list, err
+}
+
+// Given implements launch.Consents.
+func (c consents) Given(ctx context.Context, repository, digest string) (bool, error) {
+	list, err := c.list(ctx)
+	return slices.Contains(list, digest+" "+repository), err
+}
+
+// Give implements launch.Consents, and writes the agreement to the audit log.
+func (c consents) Give(ctx context.Context, by capability.Principal, repository, digest string) error {
+	list, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	list = append(list, digest+" "+repository)
+	data, err := jsonx.Marshal(list[max(0, len(list)-maxConsents):])
+	if err != nil {
+		return err
+	}
+	if err := c.store.Save(ctx, data); err != nil {
+		return err
+	}
+	c.records.append(ctx, audit.Record{
+		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{WorkDir: repository, Attrs: []audit.Attr{{Key: "setup", Value: digest}}},
+	}, audit.Synced)
+	return nil
 }

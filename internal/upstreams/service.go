@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -57,25 +55,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	registry := upstream.NewRegistry(upstream.Config{
 		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
 		Publish: cfg.Publish,
-		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Settings.Registries), CA: cfg.Settings.Registries.CA, ConnectTimeout: cfg.Settings.ConnectTimeout,
+		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: sandbox.NewForHome(cfg.Home(), cfg.Walls.ReadOnly, cfg.Walls.Off), Registries: registryVariables(cfg.Settings.Registries), CA: cfg.Settings.Registries.CA, ConnectTimeout: cfg.Settings.ConnectTimeout,
 	})
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
-}
-
-// newWalls returns the sandbox of programs. It never shows the home to them, except to each its
-// own folder.
-func newWalls(cfg Config) *sandbox.Box {
-	scratch := cfg.Home("run")
-	if os.Geteuid() == 0 { // programs run as a user without access to it
-		scratch = ""
-	}
-	private := []string{cfg.Home()}
-	if real, err := filepath.EvalSymlinks(cfg.Home()); err == nil {
-		private = append(private, real)
-	}
-	return sandbox.New(sandbox.Config{
-		ReadOnly: cfg.Walls.ReadOnly, Off: sandbox.Without(cfg.Walls.Off), Scratch: scratch, Private: private,
-	})
 }
 
 // registryVariables returns the variables that package runners read, NAME=VALUE.
@@ -154,6 +136,11 @@ func (s *Service) Subscribe(ctx context.Context, principal, session, module, uri
 // catalog does not have.
 func (s *Service) Offering(ctx context.Context, principal, session, uri string) (modules []string) {
 	return s.registry.Offering(ctx, upstream.Caller{Principal: principal, Session: session}, uri)
+}
+
+// Instructions returns the approved instructions of the MCP server that a module is of, or "".
+func (s *Service) Instructions(module string) string {
+	return s.registry.Instructions(strings.TrimPrefix(module, "mcp."))
 }
 
 // Checks reports upstreams that failed permanently, cannot be reached, or have definitions

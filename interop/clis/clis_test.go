@@ -19,6 +19,7 @@ type program struct {
 	files                               map[string]string // of its user, left as they are
 	noPrompt, noAsking, noResume        string
 	noHooks, noStructured, noLoading    string
+	noUsage                             string                       // in a terminal
 	checksPaths                         bool                         // before it asks its hooks
 	failed                              map[fakemodel.Failure]string // how a failure is shown
 	yes, no                             string                       // labels of a question
@@ -62,6 +63,7 @@ func programs() []program {
 			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
 			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
 			noResume: "opencode run does not tell the name of its conversation",
+			noUsage:  "opencode run does not report it, and its records are a database",
 			failed:   map[fakemodel.Failure]string{fakemodel.Auth: "auth"},
 			files:    map[string]string{".config/opencode/opencode.json": "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"theme\": \"system\"\n}\n"},
 		},
@@ -219,6 +221,9 @@ func (r *run) works(t *testing.T) {
 	s = r.until(t, s.ID, "its decision is noted", func(s session) bool { return len(s.Decisions) > 0 })
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
 		t.Errorf(`decisions: %q; want len(s.Decisions) = 1, s.Decisions[0] beginning with "the greeting is in hello.txt"`, s.Decisions)
+	}
+	if r.noUsage == "" { // the model reports at least one token each way for each of its two answers
+		r.until(t, s.ID, "its usage is known", func(s session) bool { return s.Usage.InputTokens >= 2 && s.Usage.OutputTokens >= 2 })
 	}
 	if s.CompletedTurns != 1 {
 		t.Errorf("%d turns were completed; want s.CompletedTurns = 1", s.CompletedTurns)

@@ -162,6 +162,13 @@ type session struct {
 	ExitCode                                *int
 	Error                                   string
 	Blocker                                 *blocker
+	Usage                                   usage
+}
+
+// usage is what a session or a thread has used.
+type usage struct {
+	InputTokens, OutputTokens int
+	CostUSD                   float64
 }
 
 // blocker is what a session waits for.

@@ -23,6 +23,7 @@ func (r *run) structured(t *testing.T) {
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
 		t.Errorf("decisions: %q, want the one of the task\nthe session: %+v\n%s", s.Decisions, s, r.picture(t, s.ID))
 	}
+	r.until(t, s.ID, "its usage is known", func(s session) bool { return s.Usage.InputTokens >= 1 && s.Usage.OutputTokens >= 1 })
 	r.post(t, s.ID, "send", map[string]any{"input": playRefused})
 	r.answered(t, s.ID, "deny", "reject", "no")
 	r.until(t, s.ID, "it goes on or waits", func(s session) bool { return s.Status == "ready" })
@@ -39,8 +40,12 @@ func (r *run) structured(t *testing.T) {
 		t.Log("not taken up again: " + r.noLoading)
 		return
 	}
+	earlier := r.shown(t, s.ID).Usage
 	s = r.spawnIn(t, "structured", "autonomous", dir, "Do you remember? "+playBackWith, token)
-	r.completed(t, s.ID, 1)
+	s = r.completed(t, s.ID, 1)
+	if s.Usage.InputTokens >= earlier.InputTokens || s.Usage.InputTokens == 0 {
+		t.Errorf("usage after one answer in the resumed conversation = %+v, want less than the %+v before", s.Usage, earlier)
+	}
 	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) ||
 		!strings.Contains(asked[0].Text, decision) {
 		t.Errorf(`the model was told: %+v; want len(asked) = 1, asked[0].Text with "Ask me. " + playTold, asked[0].Text with %v`,

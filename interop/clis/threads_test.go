@@ -26,6 +26,7 @@ type thread struct {
 		SessionID, Status, Framework, CompletionSummary, Workdir string
 		TaskDelivered                                            bool
 	}
+	Usage  usage
 	Events []struct{ EventType, SessionID, Summary string }
 }
 
@@ -92,6 +93,11 @@ func TestThreads(t *testing.T) {
 		if th.Status != "done" || !strings.Contains(th.Sessions[0].CompletionSummary, "All is well.") {
 			t.Errorf(`%+v; want th.Status = "done", th.Sessions[0].CompletionSummary with "All is well."`, th)
 		}
+		// It is stored after the session has reported it.
+		p.until(t, th.Sessions[0].SessionID, "the thread's usage is stored", func(session) bool {
+			th = p.thread(t, made.ThreadID)
+			return th.Usage.InputTokens > 0 && th.Usage.OutputTokens > 0
+		})
 	})
 	t.Run("a question becomes the user's, whose answer goes back", func(t *testing.T) {
 		made := p.create(t, "claude", "Greet. "+playQuestion)

@@ -1,6 +1,7 @@
 package mcpwire
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -93,6 +94,15 @@ func At(object json.RawMessage, path []string) json.RawMessage {
 		object = next
 	}
 	return object
+}
+
+// TaskOnly reports whether a tool's definition requires that its calls run as tasks.
+func TaskOnly(definition json.RawMessage) bool {
+	if !bytes.Contains(definition, []byte(`"taskSupport"`)) {
+		return false
+	}
+	support, _ := jsonx.Text(At(definition, []string{"execution", "taskSupport"}))
+	return support == "required"
 }
 
 // sameValue reports whether a header's text equals a string, a boolean or a number.

@@ -133,3 +133,11 @@ func AppendString(dst []byte, s string) []byte {
 	out, _ := jsontext.AppendQuote(dst, string([]rune(s)))
 	return out
 }
+
+// AppendMember appends a member to an object that is not closed yet.
+func AppendMember(dst []byte, name string, value []byte) []byte {
+	if len(dst) > 0 && dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(append(AppendString(dst, name), ':'), value...)
+}

@@ -3,6 +3,7 @@
 package chatserve
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -17,10 +18,11 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
-// Config configures a Surface; all fields are required.
+// Config configures a Surface; all fields but Agent are required.
 type Config struct {
 	Door     *httpapi.Door
 	Chat     *engine.Engine
+	Agent    Agent // nil: it is off
 	Runs     *tasks.Runs
 	Blobs    *blob.Store
 	Commands func() *command.Router
@@ -47,6 +49,10 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("DELETE /api/v1/chat/sessions/{id}", s.forget)
 	handle("GET /api/v1/chat/slash-commands", s.commands)
 	handle("POST /api/v1/chat/refresh-commands", s.refresh, capability.RoleAdmin, capability.RoleOperator)
+	handle("GET /api/v1/agent/runs", s.withAgent(s.agentRuns))
+	handle("GET /api/v1/agent/runs/{run}", s.withAgent(s.agentRun))
+	handle("GET /api/v1/agent/runs/{run}/events", s.withAgent(s.agentEvents))
+	handle("POST /api/v1/agent/runs/{run}/cancel", s.withAgent(s.agentCancel))
 	handle("POST /api/v1/extensions/execute", s.execute)
 	handle("GET /api/v1/invocations", s.runs)
 	handle("GET /api/v1/invocations/{id}", s.run)
@@ -58,6 +64,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 // message is the body of POST …/chat/messages.
 type message struct {
 	Session string `json:"session_id"`
+	Named   string `json:"session"` // short for session_id
 	Text    string `json:"text"`
 	Stream  bool   `json:"stream,omitempty"` // answer with events: text, progress and, last, reply
 	NoCache bool   `json:"no_cache,omitempty"`
@@ -70,7 +77,7 @@ func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Pri
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	m := engine.Message{Principal: who, Session: req.Session, Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
+	m := engine.Message{Principal: who, Session: cmp.Or(req.Session, req.Named), Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
 	if !req.Stream {
 		reply, err := s.Chat.Say(r.Context(), m, nil)
 		return answer(w, reply, err)

@@ -50,10 +50,10 @@ func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (
 		return "", capability.Errorf(capability.CodeInvalidInput, "chat", "/%s needs a session", route.Command.Name).With("invalid_args", "")
 	}
 	if route.Command.Name == "stop" {
-		return e.stop(m), nil
+		return e.stop(ctx, m)
 	}
 	owner := session.Owner{Principal: m.Principal.ID, Session: m.Session}
-	if err := e.cfg.Messages.Delete(ctx, owner); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+	if err := e.Forget(ctx, m.Principal, m.Session); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
 		return "", err
 	}
 	return "This conversation starts over.", e.cfg.Results.Clear(ctx, owner)
@@ -88,8 +88,17 @@ func (e *Engine) commands() string {
 
 // stop cancels the principal's own runs of the session and returns how many they were, as a
 // sentence.
-func (e *Engine) stop(m Message) string {
+func (e *Engine) stop(ctx context.Context, m Message) (string, error) {
 	n := 0
+	if e.cfg.Agent != nil {
+		stopped, err := e.cfg.Agent.CancelSession(ctx, m.Principal.ID, m.Session)
+		if err != nil {
+			return "", err
+		}
+		if stopped {
+			n++
+		}
+	}
 	for _, run := range e.cfg.Runs.List(m.Principal, tasks.RunFilter{Session: m.Session, Limit: tasks.MaxEndedRuns}) {
 		if run.Principal == m.Principal.ID && !run.Status.Over() && e.cfg.Runs.Cancel(m.Principal, run.ID) == nil {
 			n++
@@ -97,9 +106,9 @@ func (e *Engine) stop(m Message) string {
 	}
 	switch n {
 	case 0:
-		return "Nothing runs in this conversation."
+		return "Nothing runs in this conversation.", nil
 	case 1:
-		return "Stopped 1 run."
+		return "Stopped 1 run.", nil
 	}
-	return fmt.Sprintf("Stopped %d runs.", n)
+	return fmt.Sprintf("Stopped %d runs.", n), nil
 }

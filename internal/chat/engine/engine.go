@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
@@ -33,16 +34,10 @@ const (
 // Model answers messages that are not commands. emit, which may be nil, receives the pieces
 // of the text in order.
 type Model interface {
-	Answer(ctx context.Context, system string, turns []Turn, emit func(piece string) error) (text string, err error)
+	Answer(ctx context.Context, system string, turns []agent.Turn, emit func(piece string) error) (text string, err error)
 }
 
-// Turn is one message of the conversation that is sent to a model.
-type Turn struct {
-	Assistant bool
-	Text      string
-}
-
-// Config configures an Engine; Model and Log may be nil.
+// Config configures an Engine; Model, Agent and Log may be nil.
 type Config struct {
 	Runs     *tasks.Runs
 	Messages *session.Messages
@@ -51,6 +46,8 @@ type Config struct {
 	Commands func() *command.Router
 	Usage    func(extension string) (string, error) // returns the extension's usage document
 	Model    Model
+	Agent    Agent  // nil: the model answers without tools
+	Persona  string // who the agent is, for its prompt; may be empty
 	// Subagents returns the action of a word after /subagents; nil if task agents are
 	// disabled.
 	Subagents func(word string) (capability.Action, bool)
@@ -89,6 +86,10 @@ type Reply struct {
 	// Error is the error, for programs; the text of Message explains it to people.
 	Error      *capability.Error `json:"error,omitempty"`
 	Invocation *invoke.Reply     `json:"invocation,omitempty"`
+	// Run is the run of the agent that wrote the reply, or that waits.
+	Run string `json:"run,omitempty"`
+	// Event is the id of the run's last event before the reply.
+	Event string `json:"event,omitempty"`
 }
 
 // Say stores a message, answers it, and stores the answer. to, which may be nil, receives
@@ -115,19 +116,29 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	case is:
 		a = e.command(ctx, m, route, to)
 	default:
-		a = e.talk(ctx, m, owner, to)
+		var err error
+		if a, err = e.talk(ctx, m, owner, to); err != nil {
+			return Reply{}, err
+		}
 	}
 	unheard := a.send(to)
 	meta, err := json.Marshal(a.metadata)
 	if err != nil || a.metadata == nil {
 		meta = nil
 	}
+	if a.message > 0 { // the agent has stored it
+		list, err := e.cfg.Messages.List(context.WithoutCancel(ctx), owner, a.message-1, 1)
+		if err == nil && len(list) > 0 {
+			return Reply{Type: a.kind, Message: list[0], Error: a.err, Run: a.run}, nil
+		}
+		return Reply{Type: a.kind, Error: a.err, Run: a.run}, err
+	}
 	// A user who disconnected finds the answer when they return.
 	kept, err := e.cfg.Messages.Append(context.WithoutCancel(ctx), owner, session.RoleAssistant, a.text, meta)
 	if err == nil && unheard != nil {
 		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end", unheard)
 	}
-	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation}, err
+	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation, Run: a.run, Event: a.event}, err
 }
 
 // keepable returns the form of a message that may be stored: sensitive arguments of a
@@ -157,6 +168,8 @@ type answer struct {
 	result     jsonx.Raw
 	err        *capability.Error
 	invocation *invoke.Reply
+	run, event string // of the agent
+	message    int64  // number of the stored message; 0: it is not stored yet
 }
 
 // pieceSize is the size, in bytes, of the pieces in which a finished text is streamed.

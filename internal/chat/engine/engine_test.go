@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
@@ -49,12 +50,12 @@ func (e *invoker) Follow(_ context.Context, inv capability.Invocation, _ func(in
 // model is what answers ordinary engine.
 type model struct {
 	system string
-	turns  []engine.Turn
+	turns  []agent.Turn
 	pieces []string
 	fail   error
 }
 
-func (m *model) Answer(_ context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
+func (m *model) Answer(_ context.Context, system string, turns []agent.Turn, emit func(string) error) (string, error) {
 	m.system, m.turns = system, turns
 	for _, piece := range m.pieces {
 		if emit == nil {

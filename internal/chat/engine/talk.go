@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
@@ -19,16 +20,26 @@ const (
 // talk answers a message that is not a command with the language model. Without a model,
 // the answer explains that. If the model fails after it began to answer, the answer is the
 // text so far and the error.
-func (e *Engine) talk(ctx context.Context, m Message, owner session.Owner, to Stream) answer {
+func (e *Engine) talk(ctx context.Context, m Message, owner session.Owner, to Stream) (answer, error) {
 	if e.cfg.Model == nil {
 		return answer{
 			kind: TypeText, metadata: map[string]any{"status": "no_model"},
 			text: "No language model is configured, so only commands are answered here.\n\nHint: /help lists them; an operator sets model.url and model.name to have chat answered",
-		}
+		}, nil
 	}
 	recent, err := e.cfg.Messages.Recent(ctx, owner, talkMessages)
 	if err != nil {
-		return e.failed(err, nil)
+		return e.failed(err, nil), nil
+	}
+	if e.cfg.Agent != nil {
+		a, err := e.converse(ctx, m, recent, to)
+		switch capability.CodeOf(err) {
+		case capability.CodeDenied: // the agent does not act for this principal: the model answers without tools
+		case capability.CodeCancelled, "":
+			return a, err
+		default:
+			return e.failed(err, nil), nil
+		}
 	}
 	var emit func(string) error
 	var heard strings.Builder
@@ -41,15 +52,15 @@ func (e *Engine) talk(ctx context.Context, m Message, owner session.Owner, to St
 	text, err := e.cfg.Model.Answer(ctx, e.role(), turns(recent), emit)
 	switch {
 	case err == nil:
-		return answer{kind: TypeText, text: text, sent: heard.Len() > 0, metadata: map[string]any{"status": "succeeded"}}
+		return answer{kind: TypeText, text: text, sent: heard.Len() > 0, metadata: map[string]any{"status": statusSucceeded}}, nil
 	case heard.Len() == 0:
-		return e.failed(err, nil)
+		return e.failed(err, nil), nil
 	}
 	a := e.failed(err, nil) // pieces were sent: the reply is these and the error
 	tail := "\n\n" + a.text
 	_ = to.Text(tail) // fails if the reader disconnected, which may be what err reports
 	a.text, a.sent = heard.String()+tail, true
-	return a
+	return a, nil
 }
 
 // role returns the system prompt. It lists the commands so that the model can suggest them;
@@ -67,18 +78,18 @@ func (e *Engine) role() string {
 // turns converts the newest messages, up to talkBytes, for a model. The result begins with
 // a person's message; consecutive messages of one side are joined. System messages are left
 // out.
-func turns(recent []session.Message) []Turn {
+func turns(recent []session.Message) []agent.Turn {
 	left := talkBytes
-	var out []Turn
+	var out []agent.Turn
 	for i := len(recent) - 1; i >= 0 && left > 0; i-- {
-		if recent[i].Role == session.RoleSystem {
+		if recent[i].Role == session.RoleSystem || dataOf(recent[i]).Status == statusWaiting {
 			continue
 		}
 		text, _ := session.Cut(recent[i].Text, min(talkMessage, left))
 		left -= len(text)
-		out = append(out, Turn{Assistant: recent[i].Role == session.RoleAssistant, Text: text})
+		out = append(out, agent.Turn{Assistant: recent[i].Role == session.RoleAssistant, Text: text})
 	}
-	var joined []Turn
+	var joined []agent.Turn
 	for i := len(out) - 1; i >= 0; i-- {
 		switch last := len(joined) - 1; {
 		case last < 0 && out[i].Assistant:
@@ -105,5 +116,10 @@ func (e *Engine) History(ctx context.Context, who capability.Principal, id strin
 // Forget deletes a conversation with its results. The error is not_found if it does not
 // exist.
 func (e *Engine) Forget(ctx context.Context, who capability.Principal, id string) error {
+	if e.cfg.Agent != nil {
+		if err := e.cfg.Agent.Forget(ctx, who.ID, id); err != nil {
+			return err
+		}
+	}
 	return e.cfg.Messages.Delete(ctx, session.Owner{Principal: who.ID, Session: id})
 }

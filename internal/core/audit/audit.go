@@ -19,6 +19,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -92,6 +93,7 @@ type Config struct {
 	Segments Segments
 	Mirror   Mirror // nil: no copies under logs/
 	Index    Index  // nil: queries read the segments; no checkpoints
+	Anchor   Anchor // nil: checkpoints are stored in the index only
 	Gateway  string // metadata.gateway of every record
 	Mode     Mode   // "": Standard
 
@@ -116,25 +118,18 @@ type Config struct {
 }
 
 func (c *Config) defaults() {
-	c.SegmentBytes = orDefault(c.SegmentBytes, 64<<20)
-	c.RingRecords = orDefault(c.RingRecords, 4096)
-	c.SyncEvery = orDefault(c.SyncEvery, 100*time.Millisecond)
-	c.CheckpointEvery = orDefault(c.CheckpointEvery, time.Minute)
-	c.CheckpointRecords = orDefault(c.CheckpointRecords, 1000)
-	c.QueryLimit = orDefault(c.QueryLimit, 100)
+	c.SegmentBytes = cmp.Or(max(c.SegmentBytes, 0), 64<<20)
+	c.RingRecords = cmp.Or(max(c.RingRecords, 0), 4096)
+	c.SyncEvery = cmp.Or(max(c.SyncEvery, 0), 100*time.Millisecond)
+	c.CheckpointEvery = cmp.Or(max(c.CheckpointEvery, 0), time.Minute)
+	c.CheckpointRecords = cmp.Or(max(c.CheckpointRecords, 0), 1000)
+	c.QueryLimit = cmp.Or(max(c.QueryLimit, 0), 100)
 	if c.Mode == "" {
 		c.Mode = Standard
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-func orDefault[T int | int64 | uint64 | time.Duration](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }
 
 // Validate returns an error that names the first invalid setting, or nil.
@@ -157,6 +152,9 @@ type Health struct {
 	Lost    uint64 `json:"lost"`            // records that did not fit into the ring since the log was opened
 	Seq     uint64 `json:"seq"`             // last record in the chain
 	Hash    string `json:"hash"`            // of that record, hex
+
+	Anchored    uint64 `json:"anchored,omitempty"`     // last record whose checkpoint the anchor has
+	AnchorCause string `json:"anchor_cause,omitempty"` // why the last checkpoint could not be written there
 }
 
 // Log is the audit log. All methods are safe for concurrent use.
@@ -190,7 +188,10 @@ type Log struct {
 	seen     uint64 // end at the last turn of Run
 	watchers map[chan struct{}]struct{}
 
+	anchored anchored
+
 	chain    chain           // belongs to the goroutine that set writing
+	coded    uint64          // as in Checkpoint; set by Open
 	mirror   *mirrors        // nil without a Mirror
 	warned   map[string]bool // messages of upkeep whose error lasts; guarded by keeping
 	keeping  chan struct{}   // holds a token during upkeep; guards marked, floor
@@ -231,7 +232,10 @@ func (l *Log) Health() Health {
 	defer l.mu.Unlock()
 	h := Health{
 		Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq,
-		Hash: hex.EncodeToString(l.end.hash[:]),
+		Hash: hex.EncodeToString(l.end.hash[:]), Anchored: l.anchored.seq,
+	}
+	if l.anchored.cause != nil {
+		h.AnchorCause = l.anchored.cause.Error()
 	}
 	if l.cause != nil {
 		h.Cause = l.cause.Error()

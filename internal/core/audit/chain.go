@@ -178,15 +178,17 @@ func parseLink(data []byte) (link, bool) {
 	return k, true
 }
 
-// newMAC returns the code that authenticates records with the key of the home, or nil without a
-// key. Its key is derived, because callers can obtain digests of chosen values under the key
-// itself.
-func newMAC(key []byte) hash.Hash {
+// newMAC returns the code that authenticates records with the key of the home, or nil without a key.
+func newMAC(key []byte) hash.Hash { return deriveMAC(key, "junctor audit record") }
+
+// deriveMAC returns the code for one purpose. Its key is derived, because callers can obtain digests
+// of chosen values under the key itself.
+func deriveMAC(key []byte, purpose string) hash.Hash {
 	if len(key) == 0 {
 		return nil
 	}
 	derive := hmac.New(sha256.New, key)
-	_, _ = derive.Write([]byte("junctor audit record"))
+	_, _ = derive.Write([]byte(purpose))
 	return hmac.New(sha256.New, derive.Sum(nil))
 }
 
@@ -215,7 +217,7 @@ type walker struct {
 	sum    hash.Hash
 	anchor bool // seq and prev are set; otherwise the first header provides them
 	mac    hash.Hash
-	keyed  bool   // a record with a code came before, so every later one must have it
+	coded  uint64 // every record from this number on must have a code; 0: none is known to have one
 	macs   uint64 // records with a code
 }
 
@@ -227,8 +229,10 @@ const (
 	BadPrev       = "prev_hash_mismatch"  // the record follows another one
 	BadHash       = "hash_mismatch"       // the record was edited
 	BadMAC        = "mac_mismatch"        // the record has another code than the key makes of it
-	BadNoMAC      = "mac_missing"         // the record has no code, and one before it has
+	BadNoMAC      = "mac_missing"         // the record has no code, and was written when records had one
 	BadCheckpoint = "checkpoint_mismatch" // the record is not the one that was logged
+	BadPoint      = "checkpoint_forged"   // a checkpoint or the head has another code than the key makes of it
+	BadAnchor     = "anchor_mismatch"     // an anchor is of another record: the log went back and continued
 	BadTail       = "tail_missing"        // logged records are missing at the end
 	BadGap        = "segment_missing"     // the file of a segment is missing
 	BadStart      = "start_missing"       // the first segments are missing
@@ -268,14 +272,16 @@ func (w *walker) step(ln line) string {
 		return BadSeq
 	case w.anchor && k.prev != w.prev:
 		return BadPrev
-	case k.mac == nil && w.keyed:
+	case k.mac == nil && w.coded > 0 && k.seq >= w.coded:
 		return BadNoMAC
 	case k.mac != nil && w.mac != nil && !hmac.Equal(k.mac, appendMAC(nil, w.mac, &k.hash)):
 		return BadMAC
 	}
 	if k.mac != nil {
-		w.keyed = true
 		w.macs++
+		if w.coded == 0 {
+			w.coded = k.seq
+		}
 	}
 	w.seq, w.prev, w.anchor = k.seq, k.hash, true
 	return ""

@@ -142,96 +142,48 @@ type EventRow struct {
 // EventTable returns every event once. Credentials, trust, consent and the state of the
 // audit itself go to security.log; calls and the modules, endpoints and nodes that
 // handle them go to capabilities.log; tasks and the server's lifecycle go to neither.
-func EventTable() []EventRow {
+func EventTable() (rows []EventRow) {
 	const c, s = MirrorCapabilities, MirrorSecurity
-	return []EventRow{
-		{CapabilityStarted, Debug, c, false},
-		{CapabilityExecuted, Info, c, true},
-		{CapabilitySlow, Warning, c, false},
-		{CapabilityFailed, Error, c, true},
-		{CapabilityTimeout, Error, c, true},
-		{CapabilityCancelled, Info, c, true},
-		{PermissionDenied, Warning, s | c, true},
-		{SecurityViolation, Error, s | c, true},
-		{CommandRouted, Info, c, false},
-		{RateLimited, Warning, c, true},
-		{QueueRejected, Warning, c, true},
-
-		{ExtensionInstalled, Info, c, false},
-		{ExtensionInstallFailed, Error, c, false},
-		{ExtensionEnabled, Info, c, false},
-		{ExtensionDisabled, Info, c, false},
-		{ExtensionUpgraded, Info, c, false},
-		{ExtensionUninstalled, Info, c, false},
-		{ExtensionStepExecuted, Info, c, false},
-		{CommandConflict, Warning, c, false},
-		{SandboxDegraded, Warning, s | c, false},
-		{EgressAllowed, Info, c, false},
-		{EgressDenied, Warning, s, false},
-
-		{GrantCreated, Info, s, false},
-		{GrantUsed, Info, s, false},
-		{GrantRevoked, Warning, s, false},
-		{PolicyChanged, Warning, s, false},
-		{ConfirmationRequested, Info, s, false},
-		{ConfirmationAnswered, Info, s, false},
-
-		{EndpointConnected, Info, c, false},
-		{EndpointDisconnected, Info, c, false},
-		{EndpointSynced, Info, c, false},
-		{EndpointDown, Warning, c, false},
-		{EndpointUp, Info, c, false},
-		{TrustDecided, Info, s, false},
-		{ModuleLoaded, Info, c, false},
-		{ModuleReloaded, Info, c, false},
-		{ModuleUnloaded, Info, c, false},
-
-		{NodeJoined, Info, c, false},
-		{NodeResumed, Info, c, false},
-		{NodeSuspect, Warning, c, false},
-		{NodeLeft, Info, c, false},
-		{NodeUpdated, Info, c, false},
-		{NodeSuperseded, Warning, s | c, false},
-		{NodeRevoked, Warning, s, false},
-		{SkillInstalled, Info, c, false},
-		{SkillUpdated, Info, c, false},
-		{SkillUninstalled, Info, c, false},
-		{SkillDegraded, Warning, c, false},
-		{CallLost, Error, c, false},
-
-		{UpstreamAdded, Info, c, false},
-		{UpstreamLoggedIn, Info, s, false},
-		{UpstreamRemoved, Info, c, false},
-		{UpstreamFailed, Warning, c, false},
-		{UpstreamRecovered, Info, c, false},
-		{PinHeld, Warning, s, false},
-		{PinApproved, Info, s, false},
-		{UpstreamQuestionAnswered, Info, s, false},
-
-		{TaskCreated, Info, 0, false},
-		{TaskStatusChanged, Info, 0, false},
-		{TaskDecision, Info, 0, false},
-		{TaskValidated, Info, 0, false},
-		{TaskRecovered, Warning, 0, false},
-		{WorkspaceProvisioned, Info, 0, false},
-		{WorkspaceFinalized, Info, 0, false},
-		{WorkspaceRemoved, Info, 0, false},
-		{AgentPermission, Info, s, false},
-
-		{TokenCreated, Info, s, false},
-		{TokenRevoked, Warning, s, false},
-		{Login, Info, s, false},
-		{LoginFailed, Warning, s, false},
-		{SessionEnded, Info, s, false},
-		{ConfigChanged, Info, s, false},
-		{ServerStarted, Info, 0, false},
-		{ServerStopped, Info, 0, false},
-		{AuditVerified, Info, s, false},
-		{AuditDegraded, Error, s, false},
-
-		{CapabilityConflictDetected, Warning, c, false},
-		{CapabilityNameDisambiguated, Info, c, false},
-		{CapabilitySlotSelected, Info, c, false},
-		{CapabilityRouteVetoed, Warning, c, false},
+	for _, group := range []struct {
+		level   Level
+		mirrors Mirrors
+		ends    bool
+		events  []Event
+	}{
+		{Debug, c, false, []Event{CapabilityStarted}},
+		{Info, c, true, []Event{CapabilityExecuted, CapabilityCancelled}},
+		{Warning, c, false, []Event{
+			CapabilitySlow, CommandConflict, EndpointDown, NodeSuspect, SkillDegraded, UpstreamFailed,
+			CapabilityConflictDetected, CapabilityRouteVetoed,
+		}},
+		{Error, c, true, []Event{CapabilityFailed, CapabilityTimeout}},
+		{Warning, s | c, true, []Event{PermissionDenied}},
+		{Error, s | c, true, []Event{SecurityViolation}},
+		{Info, c, false, []Event{
+			CommandRouted, ExtensionInstalled, ExtensionEnabled, ExtensionDisabled, ExtensionUpgraded, ExtensionUninstalled,
+			ExtensionStepExecuted, EgressAllowed, EndpointConnected, EndpointDisconnected, EndpointSynced, EndpointUp,
+			ModuleLoaded, ModuleReloaded, ModuleUnloaded, NodeJoined, NodeResumed, NodeLeft, NodeUpdated, SkillInstalled,
+			SkillUpdated, SkillUninstalled, UpstreamAdded, UpstreamRemoved, UpstreamRecovered, CapabilityNameDisambiguated,
+			CapabilitySlotSelected,
+		}},
+		{Warning, c, true, []Event{RateLimited, QueueRejected}},
+		{Error, c, false, []Event{ExtensionInstallFailed, CallLost}},
+		{Warning, s | c, false, []Event{SandboxDegraded, NodeSuperseded}},
+		{Warning, s, false, []Event{EgressDenied, GrantRevoked, PolicyChanged, NodeRevoked, PinHeld, TokenRevoked, LoginFailed}},
+		{Info, s, false, []Event{
+			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
+			UpstreamQuestionAnswered, AgentPermission, TokenCreated, Login, SessionEnded, ConfigChanged, AuditVerified,
+		}},
+		{Info, 0, false, []Event{
+			TaskCreated, TaskStatusChanged, TaskDecision, TaskValidated, WorkspaceProvisioned, WorkspaceFinalized,
+			WorkspaceRemoved, ServerStarted, ServerStopped,
+		}},
+		{Warning, 0, false, []Event{TaskRecovered}},
+		{Error, s, false, []Event{AuditDegraded}},
+	} {
+		for _, e := range group.events {
+			rows = append(rows, EventRow{e, group.level, group.mirrors, group.ends})
+		}
 	}
+	return rows
 }

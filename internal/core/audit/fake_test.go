@@ -284,7 +284,7 @@ func decode(t testing.TB, line string) map[string]any {
 
 func mustVerify(t testing.TB, segs Segments, points CheckpointSource) VerifyReport {
 	t.Helper()
-	rep, err := VerifySegments(t.Context(), segs, points, nil)
+	rep, err := VerifySegments(t.Context(), segs, Proofs{Points: points})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,12 +53,12 @@ func TestForgedTailIsFoundByItsMissingCode(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rep, err := VerifySegments(t.Context(), segs, nil, tt.key)
+			rep, err := VerifySegments(t.Context(), segs, Proofs{Key: tt.key})
 			if err != nil || rep.FirstBad != nil || rep.MACs != 10 || rep.Keyed != (tt.key != nil) {
 				t.Fatalf("Verify(genuine) = %+v, %v, want 10 records with codes", rep, err)
 			}
 			forgeTail(segs, 3, tt.mac)
-			rep, err = VerifySegments(t.Context(), segs, nil, tt.key)
+			rep, err = VerifySegments(t.Context(), segs, Proofs{Key: tt.key})
 			got := ""
 			if rep.FirstBad != nil {
 				got = rep.FirstBad.Reason
@@ -89,7 +89,7 @@ func TestRecordsFromBeforeCodesStillVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rep, err := VerifySegments(t.Context(), segs, nil, bytes.Repeat([]byte{7}, 32))
+	rep, err := VerifySegments(t.Context(), segs, Proofs{Key: bytes.Repeat([]byte{7}, 32)})
 	if err != nil || rep.FirstBad != nil || rep.Records != 10 || rep.MACs != 5 {
 		t.Errorf("Verify = %+v, %v, want 10 records, 5 with codes", rep, err)
 	}
@@ -119,7 +119,7 @@ func TestTailCutBehindTheIndexedEndIsFound(t *testing.T) {
 	cut := &memSegments{segs: [][]byte{bytes.Clone(segs.segs[0])}}
 	lines := bytes.SplitAfter(cut.segs[0], []byte("\n"))
 	cut.segs[0] = bytes.Join(lines[:8], nil)
-	rep, err := VerifySegments(t.Context(), cut, index, nil)
+	rep, err := VerifySegments(t.Context(), cut, Proofs{Points: index})
 	if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadTail {
 		t.Errorf("Verify(cut) = %+v, %v, want %s", rep.FirstBad, err, BadTail)
 	}

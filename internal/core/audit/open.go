@@ -23,7 +23,23 @@ type head struct {
 	place
 	Open  []openCall `json:"open"` // calls begun but not ended at that position
 	Floor floor      `json:"floor"`
-	Keyed bool       `json:"keyed,omitempty"` // records behind this position have codes
+	Coded uint64     `json:"coded,omitempty"` // as in Checkpoint
+	Keyed bool       `json:"keyed,omitempty"` // earlier versions: records behind this position have codes
+	MAC   string     `json:"mac,omitempty"`   // of the document without this member; earlier versions wrote none
+}
+
+// sealed reports whether the head has the code that key makes of it, or none, or key is empty.
+func (h head) sealed(key []byte) bool {
+	return h.MAC == "" || len(key) == 0 || hmac.Equal([]byte(h.MAC), []byte(h.code(key)))
+}
+
+func (h head) code(key []byte) string {
+	h.MAC = ""
+	doc, err := jsonx.Marshal(h)
+	if err != nil {
+		return ""
+	}
+	return codeOf(key, "junctor audit head", doc)
 }
 
 // Open reads the end of the chain and closes the calls that the last process left open.
@@ -47,6 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		cfg: cfg, enc: encoder{newRedactor(cfg.Home, cfg.Redact), cfg.Gateway},
 		events: make(map[Event]EventRow), open: make(map[string]openCall),
 		watchers: make(map[chan struct{}]struct{}), indexing: make(chan struct{}, 1), keeping: make(chan struct{}, 1),
+		anchored: anchored{wake: make(chan struct{}, 1)},
 	}
 	for _, row := range EventTable() {
 		l.events[row.Event] = row
@@ -62,6 +79,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
+	if l.chain.mac != nil && l.coded == 0 {
+		l.coded = l.chain.seq + 1
+	}
 	for _, r := range notes {
 		// A full disk at the start means a broken log, not a failed start. The mode decides,
 		// and the records wait in the ring.
@@ -71,6 +91,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		_ = l.waitSynced(l.tail().seq)
 	}
 	l.marked = mark{l.tail().seq, time.Now()}
+	if cfg.Anchor != nil {
+		l.marked = mark{} // the first checkpoint is made at once, so that a new anchor is never without one
+	}
 	return l, nil
 }
 
@@ -91,14 +114,22 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 		return notes, nil
 	}
 	hd := loadHead(segs)
+	w := walker{mac: newMAC(l.cfg.Key)}
+	if !hd.sealed(l.cfg.Key) {
+		notes = append(notes, trouble(BadPoint, Attr{"document", "head"}))
+		// Perhaps the key is another one: then no code would hold, and the numbers must go on nevertheless.
+		hd, w.mac = head{}, nil
+	}
 	l.floor = hd.Floor
 	last := list[len(list)-1]
-	w := walker{mac: newMAC(l.cfg.Key)}
 	from := place{Segment: list[0].ID}
 	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size &&
 		hd.Offset > 0 {
 		from = hd.place
-		w.seq, w.anchor, w.keyed = hd.Seq, true, hd.Keyed
+		w.seq, w.anchor, w.coded = hd.Seq, true, hd.Coded
+		if hd.Keyed && w.coded == 0 {
+			w.coded = hd.Seq + 1
+		}
 		_, _ = hex.Decode(w.prev[:], []byte(hd.Hash))
 		for _, o := range hd.Open {
 			l.open[o.Run] = o
@@ -142,6 +173,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 			Attr{"found_seq", strconv.FormatUint(w.seq, 10)}))
 	}
 	c.seq, c.prev = w.seq, w.prev
+	l.coded = w.coded
 	l.mu.Lock()
 	l.publish()
 	l.syncedTo = 0
@@ -267,7 +299,7 @@ func (l *Log) warn(message string, err error) {
 func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Lock()
 	end := l.end
-	h := head{place: end.place(), Floor: l.floor, Keyed: l.chain.mac != nil, Open: make([]openCall, 0, len(l.open))}
+	h := head{place: end.place(), Floor: l.floor, Coded: l.coded, Open: make([]openCall, 0, len(l.open))}
 	for _, o := range l.open {
 		h.Open = append(h.Open, o)
 	}
@@ -279,6 +311,7 @@ func (l *Log) checkpoint(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(h.Open, func(a, b openCall) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	h.MAC = h.code(l.cfg.Key)
 	doc, err := jsonx.Marshal(h)
 	if err == nil && l.mirror != nil {
 		err = l.mirror.flush() // the next opening completes the copies only from the head on
@@ -287,13 +320,29 @@ func (l *Log) checkpoint(ctx context.Context) error {
 		err = l.cfg.Segments.SaveHead(doc)
 	}
 	if l.cfg.Index != nil {
-		err = errors.Join(err, l.cfg.Index.AddCheckpoint(ctx, Checkpoint{Seq: h.Seq, Hash: h.Hash, At: time.Now()}))
+		err = errors.Join(err, l.cfg.Index.AddCheckpoint(ctx, l.proof(h.Seq, h.Hash)))
 	}
 	if err != nil {
 		return err
 	}
 	l.marked = mark{end.seq, time.Now()}
+	if l.cfg.Anchor != nil {
+		l.mu.Lock()
+		l.anchored.want = l.proof(h.Seq, h.Hash)
+		l.mu.Unlock()
+		select {
+		case l.anchored.wake <- struct{}{}:
+		default:
+		}
+	}
 	return nil
+}
+
+// proof returns a checkpoint of now.
+func (l *Log) proof(seq uint64, hash string) Checkpoint {
+	c := Checkpoint{Seq: seq, Hash: hash, At: time.Now().Round(0).UTC(), Coded: l.coded}
+	c.MAC = c.code(l.cfg.Key)
+	return c
 }
 
 // Close flushes all records, writes a checkpoint, and closes Segments and Mirror. The caller must
@@ -320,6 +369,9 @@ func (l *Log) Close() error {
 		errs = append(errs, fmt.Errorf("close the audit log: %d records could not be written: %w", waiting, l.cause))
 	}
 	errs = append(errs, l.waitSynced(end), l.checkpoint(ctx))
+	if l.cfg.Anchor != nil {
+		l.writeAnchor(ctx)
+	}
 	if l.mirror != nil {
 		errs = append(errs, l.mirror.flush(), l.cfg.Mirror.Close())
 	}

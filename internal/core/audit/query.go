@@ -48,6 +48,11 @@ type Checkpoint struct {
 	Seq  uint64
 	Hash string
 	At   time.Time
+	// Coded is the number of the first record that has a code, or 0 if none has. It reveals that
+	// codes were removed from the whole log to append records without any.
+	Coded uint64
+	// MAC is the code of the other fields under the key of the home; empty without a key.
+	MAC string
 }
 
 // Position is the end of the indexed part: record Seq with hash Hash.

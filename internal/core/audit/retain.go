@@ -47,7 +47,7 @@ func (l *Log) retain(ctx context.Context) error {
 	}
 	l.floor = floor{first.FirstSeq, first.PrevHash}
 	if l.cfg.Index != nil {
-		if err := l.cfg.Index.AddCheckpoint(ctx, Checkpoint{Seq: first.FirstSeq - 1, Hash: first.PrevHash, At: time.Now()}); err != nil {
+		if err := l.cfg.Index.AddCheckpoint(ctx, l.proof(first.FirstSeq-1, first.PrevHash)); err != nil {
 			return err
 		}
 	}

@@ -92,14 +92,14 @@ func TestVerifyNamesTheFirstBadRecord(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bad := segs.clone()
 			c.break_(bad)
-			rep, err := VerifySegments(t.Context(), bad, index, nil)
+			rep, err := VerifySegments(t.Context(), bad, Proofs{Points: index})
 			if err != nil || rep.FirstBad == nil {
 				t.Fatalf("not noticed: %+v %v; want no error, rep.FirstBad not nil", rep, err)
 			}
 			if rep.FirstBad.Reason != c.reason || rep.FirstBad.Seq != c.seq {
 				t.Fatalf("%+v, want %s at %d", *rep.FirstBad, c.reason, c.seq)
 			}
-			rep, err = VerifySegments(t.Context(), bad, nil, nil)
+			rep, err = VerifySegments(t.Context(), bad, Proofs{})
 			if err != nil || (rep.FirstBad != nil) != c.files {
 				t.Fatalf("from files: %+v %v; want no error, (rep.FirstBad != nil) = %v", rep, err, c.files)
 			}
@@ -137,7 +137,7 @@ func FuzzHostileSegmentsNeverPanic(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, head []byte) {
 		m := &memSegments{segs: [][]byte{data, segs.segs[0], data}, head: head}
 		// A segment without one whole line holds no record and so breaks no chain.
-		if rep, err := VerifySegments(t.Context(), m, nil, nil); err == nil && rep.FirstBad == nil && bytes.Contains(data, []byte("\n")) {
+		if rep, err := VerifySegments(t.Context(), m, Proofs{}); err == nil && rep.FirstBad == nil && bytes.Contains(data, []byte("\n")) {
 			t.Fatal("three segments that cannot follow one another verify; want not (err == nil && rep.FirstBad == nil && " +
 				`bytes.Contains(data, []byte("\n")))`)
 		}
@@ -299,7 +299,7 @@ func TestRetentionRemovesOldSegmentsAndIsToldFromTheft(t *testing.T) {
 		mustVerify(t, headless, index) // the database knows the beginning, too
 		stolen := segs.clone()
 		stolen.gone++
-		rep, err = VerifySegments(t.Context(), stolen, index, nil)
+		rep, err = VerifySegments(t.Context(), stolen, Proofs{Points: index})
 		if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadStart {
 			t.Fatalf("%+v %v; want no error, rep.FirstBad not nil, rep.FirstBad.Reason = %v", rep, err, BadStart)
 		}

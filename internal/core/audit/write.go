@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -288,12 +289,17 @@ func (l *Log) waitSynced(seq uint64) error {
 	return nil
 }
 
-// Run flushes records, writes copies and checkpoints, and recovers a broken log, until ctx ends;
+// Run flushes records, writes copies, checkpoints and anchors, and recovers a broken log, until ctx ends;
 // then it returns nil. Without Run, Written records are flushed only with the next Synced one,
 // and a broken log does not recover.
 func (l *Log) Run(ctx context.Context) error {
 	t := time.NewTicker(l.cfg.SyncEvery)
 	defer t.Stop()
+	if l.cfg.Anchor != nil {
+		var anchoring sync.WaitGroup
+		anchoring.Go(func() { l.runAnchor(ctx) })
+		defer anchoring.Wait()
+	}
 	wasBroken := false
 	for {
 		select {

@@ -357,6 +357,19 @@ func TestRejections(t *testing.T) {
 		{with(func(c *capability.Contribution) { c.Action = "acme..b" }), "invalid_canonical_action"},
 		{with(func(c *capability.Contribution) { c.Action = capability.Action("acme." + strings.Repeat("x", 64)) }), "invalid_canonical_action"},
 		{with(func(c *capability.Contribution) { c.Action = "message-send.x" }), ""},
+		{with(func(c *capability.Contribution) {
+			c.Action, c.Provider = "messaging.x.y", capability.NewProviderKey("messaging", "slack", "work")
+		}), "reserved_domain"},
+		{with(func(c *capability.Contribution) {
+			c.Action, c.Arbitration = "messaging.x", &capability.Arbitration{SelectorID: "slack"}
+		}), "reserved_domain"},
+		{with(func(c *capability.Contribution) { c.Provider = capability.NewProviderKey("messaging", "slack", "work") }), "reserved_domain"},
+		{with(func(c *capability.Contribution) {
+			c.Action, c.Provider = "acme.x", capability.NewProviderKey("directory", "slack", "work")
+		}), "reserved_domain"},
+		{with(func(c *capability.Contribution) {
+			c.Action, c.Provider = "message.send", capability.NewProviderKey("messaging", "slack", "work")
+		}), ""},
 		{with(func(c *capability.Contribution) { c.Action = "acme.Send" }), "invalid_canonical_action"},
 		{with(func(c *capability.Contribution) { c.Action = "acme.sendAll" }), ""},
 		{with(func(c *capability.Contribution) { c.Arbitration = &capability.Arbitration{Mode: "lottery"} }), "unknown_arbitration_mode"},

@@ -297,6 +297,16 @@ var (
 		}
 		return folds
 	})
+	// accountDomains holds the domains whose provider keys name accounts.
+	accountDomains = sync.OnceValue(func() map[string]bool {
+		domains := make(map[string]bool)
+		for _, row := range actions.Rows() {
+			if row.RouteAware {
+				domains[row.Domain] = true
+			}
+		}
+		return domains
+	})
 	mintedFamily = sync.OnceValue(func() *actions.Row { return unreviewed("ext") })
 )
 

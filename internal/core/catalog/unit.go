@@ -202,7 +202,10 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 		e.Effect = e.Row.Effect // a module may call its work more dangerous, never less
 	}
 	e.key = keyOf(m, c, e.Family, mapped)
-	_, _, instance := e.key.Parts()
+	domain, _, instance := e.key.Parts()
+	if e.Row == nil && accountDomains()[domain] {
+		return nil, "reserved_domain" // its key could be that of an account, which rules and bindings name
+	}
 	id := e.Runtime + "#" + string(e.Action) + "@" + instance
 	e.ID, e.Runtime = capability.ID(id), id[:len(e.Runtime)] // one string in memory serves three fields
 	if e.Row == nil {

@@ -119,6 +119,10 @@ func (r *run) obtainConsent(ctx context.Context) error {
 			channel = policy.ChannelClient // the caller may approve its own call, but has to do so explicitly
 		}
 	}
+	fresh := r.inv.Tainted && r.entry.Effect.AtLeast(capability.EffectExternal)
+	if channel == "" && fresh {
+		channel = policy.ChannelOperator
+	}
 	if channel == "" {
 		return nil
 	}
@@ -133,6 +137,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel,
 		Summary: r.summary(shown), Shown: shown, Input: r.inv.Input,
 		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
+		Fresh: fresh, Approval: r.inv.Approval,
 	})
 	if err != nil {
 		if capability.CodeOf(err) == capability.CodeApprovalRequired {

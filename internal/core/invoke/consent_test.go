@@ -390,3 +390,48 @@ func TestEveryUseOfAGrantIsCountedAndSaysForWhat(t *testing.T) {
 		t.Errorf("%+v %v; want no error, kept[0].Uses = 3", kept, err)
 	}
 }
+
+// What a caller that has read foreign text sends out needs an approval of its own, and what it
+// reads or writes here does not.
+func TestATaintedCallNeedsAFreshApproval(t *testing.T) {
+	t.Parallel()
+	const open = `permit (principal, action, resource);`
+	for name, c := range map[string]struct {
+		effect  capability.Effect
+		tainted bool
+		asks    bool
+	}{
+		"a read":                 {capability.EffectRead, true, false},
+		"a write":                {capability.EffectWrite, true, false},
+		"sent out":               {capability.EffectExternal, true, true},
+		"administration":         {capability.EffectAdmin, true, true},
+		"sent out, not tainted":  {capability.EffectExternal, false, false},
+		"an effect not declared": {"", true, true},
+	} {
+		r := newRig(t, options{rules: open})
+		r.offer("x", capability.Contribution{Effect: c.effect}, nil)
+		inv := on(agent(), "x", `{}`)
+		inv.Tainted = c.tainted
+		_, err := r.engine.Invoke(t.Context(), inv)
+		if asks := capability.CodeOf(err) == capability.CodeApprovalRequired; asks != c.asks {
+			t.Errorf("%s under rules that permit everything: got %v, want an approval asked for: %v", name, err, c.asks)
+		}
+	}
+
+	r, _ := withClock(t)
+	f := r.offer("mail", capability.Contribution{Effect: capability.EffectExternal}, nil)
+	plain := on(agent(), "mail", `{"to":"ann"}`)
+	r.decide(r.asked(plain), policy.DecideAlways)
+	r.passes(plain)
+	tainted := plain
+	tainted.Tainted = true
+	id := r.asked(tainted) // although there is a grant
+	tainted.Approval = "apr_of_another_call"
+	r.asked(tainted)
+	r.decide(id, policy.DecideAlways)
+	tainted.Approval = id
+	r.passes(tainted)
+	if f.calls.Load() != 2 {
+		t.Errorf("calls that were made: got %d, want 2", f.calls.Load())
+	}
+}

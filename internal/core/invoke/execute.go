@@ -150,8 +150,9 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 		if p, ok := provider.(capability.Resumer); ok {
 			return p.Resume(ctx, call, resume)
 		}
-		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).With("interrupted",
-			"look at what it was to change before you start it again")
+		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).
+			With(ReasonInterrupted,
+				"look at what it was to change before you start it again")
 	}
 	if _, ok := provider.(capability.Prompt); ok {
 		return work()

@@ -148,12 +148,12 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 	if !got.State.Terminal() && r.engine.cfg.SharedOutcomes {
 		return nil, capability.Errorf(capability.CodeConflict, "idempotency",
 			"the call %s with this idempotency key is under way on another server, or was interrupted with it", got.Invocation).
-			With("interrupted", "ask again with the same key; if this stays, look at what the call was to change, then use a new key")
+			With(ReasonInterrupted, "ask again with the same key; if this stays, look at what the call was to change, then use a new key")
 	}
 	if !got.State.Terminal() {
 		return nil, capability.Errorf(capability.CodeConflict, "idempotency",
 			"the call %s with this idempotency key was interrupted; whether its work was done is unknown", got.Invocation).
-			With("interrupted", "look at what it was to change, then call again with a new key")
+			With(ReasonInterrupted, "look at what it was to change, then call again with a new key")
 	}
 	reply := &Reply{
 		Invocation: got.Invocation, State: got.State, Result: got.Result, Provider: got.Provider, Capability: got.Capability,
@@ -192,6 +192,10 @@ func (r *run) outcome(state State) Outcome {
 		Invocation: r.inv.ID, State: state, At: r.engine.cfg.Now().UTC(),
 	}
 }
+
+// ReasonInterrupted is the reason of a call whose process ended while it was made, so that its
+// outcome is unknown.
+const ReasonInterrupted = "interrupted"
 
 func keyReused(key string) error {
 	return capability.Errorf(capability.CodeConflict, "idempotency", "the idempotency key %q was used for another call", key).

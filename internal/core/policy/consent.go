@@ -48,6 +48,10 @@ type Asked struct {
 	Exact bool
 	// Once requires one approval only, which is valid while the content is unchanged.
 	Once bool
+	// Fresh accepts no grant but the one that was made by answering Approval, which is about an
+	// earlier attempt of this call.
+	Fresh    bool
+	Approval string
 }
 
 // Consent is the reason why a call that requires consent may continue; exactly one field is
@@ -179,6 +183,15 @@ func (p *Policy) Supersede(ctx context.Context, module, content string) error {
 	return err
 }
 
+// Withdraw ends an approval that is pending, because its call will not be made any more.
+func (p *Policy) Withdraw(ctx context.Context, id string) error {
+	a, err := p.store.Approval(ctx, id)
+	if err != nil || a.State != ApprovalPending {
+		return err
+	}
+	return p.SettleBlocker(ctx, capability.Principal{}, a.Module, id, "")
+}
+
 // expireInterval is how often Run ends the approvals that are overdue.
 const expireInterval = 5 * time.Second
 
@@ -215,7 +228,17 @@ func (p *Policy) Approval(ctx context.Context, id string) (Approval, error) {
 	if err := p.expire(ctx); err != nil {
 		return Approval{}, err
 	}
-	return p.store.Approval(ctx, id)
+	a, err := p.store.Approval(ctx, id)
+	a.OnBehalfOf = p.onBehalfOf(a.Principal)
+	return a, err
+}
+
+// onBehalfOf returns the principal for whom another acts, or "".
+func (p *Policy) onBehalfOf(id string) string {
+	if t := p.tokens.Load().names[id]; t.OnBehalfOf != nil {
+		return t.OnBehalfOf.By.ID
+	}
+	return ""
 }
 
 // ApprovalInput returns the whole input of the call that a pending approval is about. It is empty
@@ -230,7 +253,11 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, after strin
 	if err := p.expire(ctx); err != nil {
 		return nil, err
 	}
-	return p.store.Approvals(ctx, state, after, limit)
+	list, err := p.store.Approvals(ctx, state, after, limit)
+	for i := range list {
+		list[i].OnBehalfOf = p.onBehalfOf(list[i].Principal)
+	}
+	return list, err
 }
 
 // Decide answers an approval. The principal must be an operator or admin and, except on the client

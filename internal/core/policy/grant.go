@@ -20,7 +20,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 			for i := range live {
 				g := &live[i]
 				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) ||
-					p.ownGrant(g, a) || !p.reaches(g, a, now) {
+					p.ownGrant(g, a) || !p.reaches(g, a, now) || a.Fresh && (a.Approval == "" || g.Approval != a.Approval) {
 					continue
 				}
 				if g.MaxUses > 0 {

@@ -57,6 +57,8 @@ type Policy struct {
 
 	decisions decisions
 	programs  atomic.Pointer[Programs]
+	// assistants makes the creation of an assistant one step.
+	assistants sync.Mutex
 }
 
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.

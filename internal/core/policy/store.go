@@ -160,6 +160,8 @@ type Approval struct {
 	Expires     time.Time         `json:"expires,omitzero"`      // zero: never
 	UsableUntil time.Time         `json:"usable_until,omitzero"` // of an approved once
 	Consumed    time.Time         `json:"consumed,omitzero"`
+	// OnBehalfOf is the principal for whom the caller acts now, or "". It is not stored.
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	// Barred is a principal that may not answer because the call is made on its behalf, and it
 	// would need an approval for the same call itself.
 	Barred string `json:"barred,omitempty"`

@@ -49,8 +49,8 @@ func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key 
 	if err != nil {
 		return Task{}, err
 	}
-	if e.task.Kind == KindThread {
-		return m.answerThread(ctx, who, e, key, answer)
+	if e.task.Kind.carried() {
+		return m.answerCarried(ctx, who, e, key, answer)
 	}
 	defer e.mu.Unlock()
 	r, ok := e.task.Request(key)
@@ -203,8 +203,8 @@ func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
-	if e.task.Kind == KindThread {
-		return m.cancelThread(ctx, owner, e)
+	if e.task.Kind.carried() {
+		return m.cancelCarried(ctx, owner, e)
 	}
 	if e.cancel == nil && !e.until.IsZero() && e.task.resumable() {
 		e.ending = true

@@ -44,7 +44,7 @@ type Manager struct {
 	seen    map[string]seen
 	absent  map[string]bool // owners whose tasks wait until the owner is seen
 
-	threads Threads
+	carriers map[Kind]Carrier
 }
 
 // entry is one task that has not ended.
@@ -80,7 +80,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, wake: make(chan struct{}, 1),
 		open: make(map[string]*entry), running: make(map[string]int), asking: make(map[string]int), seen: make(map[string]seen),
-		absent: make(map[string]bool),
+		absent: make(map[string]bool), carriers: make(map[Kind]Carrier),
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	return m
@@ -100,7 +100,7 @@ func (m *Manager) Open(ctx context.Context) error {
 		if t.resumable() {
 			e.until = m.cfg.Now().Add(resumeTimeout)
 		}
-		if t.Kind == KindThread || parked(&t) || !e.until.IsZero() {
+		if t.Kind.carried() || parked(&t) || !e.until.IsZero() {
 			e.mu.Unlock()
 			continue
 		}
@@ -116,7 +116,7 @@ func (m *Manager) Open(ctx context.Context) error {
 
 // parked reports whether t waits while no call of it runs.
 func parked(t *Task) bool {
-	if t.Kind == KindThread {
+	if t.Kind.carried() {
 		return false
 	}
 	switch t.State {

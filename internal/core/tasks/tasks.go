@@ -63,7 +63,11 @@ type Kind string
 const (
 	KindCall   Kind = "call"   // one invocation
 	KindThread Kind = "thread" // a thread of a task agent
+	KindTurn   Kind = "turn"   // a run of the agent loop: the answer to one message
 )
+
+// carried reports whether tasks of this kind are run outside the Manager, by a [Carrier].
+func (k Kind) carried() bool { return k == KindThread || k == KindTurn }
 
 // State is the state of a task.
 type State string

@@ -1,7 +1,6 @@
 // Package declaration decodes the declarations of extensions: one JSON form for every
 // source, whether a file, a mapping of another protocol, or a scenario. Decoding is
-// bounded and strict about types; unknown fields are reported. [YAMLToJSON] converts
-// documents in YAML. Package catalog applies declarations to calls, package operator to
+// bounded and strict about types; unknown fields are reported. Package catalog applies declarations to calls, package operator to
 // what operators see. [Permissions] lists the permissions that a declaration may name.
 package declaration
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/yamljson"
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
@@ -110,7 +111,7 @@ type Argument struct {
 // ParseCommands parses commands.yaml. warnings name unknown members. Errors are invalid_input
 // (too_large beyond 500 KiB), reason invalid_commands or unsupported_runner, and name the command.
 func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
-	doc, err := declaration.YAMLToJSON(data, ReasonCommands)
+	doc, err := yamljson.ToJSON(data, ReasonCommands)
 	if err != nil {
 		return nil, nil, err
 	}

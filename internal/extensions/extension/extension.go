@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/base/yamljson"
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
@@ -158,7 +159,7 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 		name = legacyFile
 		p.warn("%s is read in place of %s", legacyFile, CommandsFile)
 	}
-	data, err := files.ReadFile(name, declaration.MaxYAMLBytes)
+	data, err := files.ReadFile(name, yamljson.MaxBytes)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return bad("%s is missing", CommandsFile)
 	}
@@ -243,7 +244,7 @@ func (p *Package) asked() []string {
 }
 
 func (p *Package) readPlan(files Files) error {
-	data, err := files.ReadFile(p.Manifest.Install.Plan, declaration.MaxYAMLBytes)
+	data, err := files.ReadFile(p.Manifest.Install.Plan, yamljson.MaxBytes)
 	if err != nil {
 		return err
 	}

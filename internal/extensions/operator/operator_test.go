@@ -336,3 +336,43 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
+
+func TestProviderShowsTheWorstStateOfItsEntries(t *testing.T) {
+	for _, tt := range []struct {
+		states []capability.State
+		want   string
+	}{
+		{[]capability.State{capability.StateUnconfigured, capability.StateUnavailable}, "unavailable"},
+		{[]capability.State{capability.StateUnavailable, capability.StateUnauthorized}, "unavailable"},
+		{[]capability.State{capability.StateUnconfigured, capability.StateUnauthorized}, "unauthenticated"},
+		{[]capability.State{capability.StateUnavailable, capability.StateReady}, "degraded"},
+		{[]capability.State{capability.StateReady, ""}, "ready"},
+	} {
+		m := capability.Module{Extension: "a", ID: "a"}
+		for i, state := range tt.states {
+			m.Contributions = append(m.Contributions, capability.Contribution{
+				ID: fmt.Sprint("t", i), Kind: "capability.agent-tool", Tool: fmt.Sprint("t", i), Availability: capability.Availability{State: state},
+			})
+		}
+		c, err := catalog.New(catalog.Settings{}, 0)
+		if err == nil {
+			_, _, err = c.Replace(capability.Batch{Source: "a", Modules: []capability.Module{m}})
+		}
+		if err != nil {
+			t.Fatalf("catalog: got %v, want no error", err)
+		}
+		v, err := operator.New(declaration.Resolve(nil, nil)).View(c.Snapshot())
+		if err != nil {
+			t.Fatalf("View: got %v, want no error", err)
+		}
+		got := ""
+		for _, row := range v.Rows {
+			if strings.HasPrefix(row.RowID, "diagnostic:provider:") {
+				got = row.Availability
+			}
+		}
+		if got != tt.want {
+			t.Errorf("state of a provider with %v: got %q, want %q", tt.states, got, tt.want)
+		}
+	}
+}

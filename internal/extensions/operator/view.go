@@ -104,7 +104,19 @@ func diagnostic(id, runtime, title, description string, state capability.State, 
 	}
 }
 
-// providers returns one row for each provider key. The state is that of its best entry,
+// worse returns the state that an operator has to look at first. An unknown one comes before all others.
+func worse(a, b capability.State) capability.State {
+	order := []capability.State{
+		capability.StateUnavailable, capability.StateUnauthorized, capability.StateUnconfigured, capability.StateDraining,
+		capability.StateStarting, capability.StateDegraded, capability.StateReady, "",
+	}
+	if slices.Index(order, a) <= slices.Index(order, b) {
+		return a
+	}
+	return b
+}
+
+// providers returns one row for each provider key. The state is the worst one of its entries,
 // but degraded if it has both good and bad entries.
 func providers(s *catalog.Snapshot) []Row {
 	found := make(map[capability.ProviderKey]*ProviderHealth)
@@ -122,7 +134,7 @@ func providers(s *catalog.Snapshot) []Row {
 			h.Eligible++
 		}
 		if a.State != "" && a.State != capability.StateReady {
-			worst[e.Key()] = max(worst[e.Key()], a.State)
+			worst[e.Key()] = worse(worst[e.Key()], a.State)
 		}
 		if a.Reason != "" {
 			h.Reasons = append(h.Reasons, a.Reason)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/yamljson"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
@@ -161,7 +162,7 @@ type wire struct {
 // declared canonical permissions. The warnings name what was interpreted differently or
 // cannot be verified. Errors name the step, in the message and as detail failed_step.
 func Parse(data []byte, extension string, declared []string) (*Plan, []string, error) {
-	doc, err := declaration.YAMLToJSON(data, ReasonPlan)
+	doc, err := yamljson.ToJSON(data, ReasonPlan)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,7 @@ type caller struct {
 }
 
 func callerOf(workspace string, p capability.Principal) caller {
-	return caller{workspace, p.ID, p.Role == capability.RoleOperator || p.Role == capability.RoleAdmin}
+	return caller{workspace, p.Owner(), p.Role == capability.RoleOperator || p.Role == capability.RoleAdmin}
 }
 
 // visible is the condition for an item i that the caller can see; its arguments are

@@ -85,8 +85,11 @@ func New(url, console string, key func() (secret.Value, error), p *policy.Policy
 	}
 }
 
-// Run delivers notices until ctx ends or the bus closes.
+// Run delivers notices until ctx ends or the bus closes. A nil hook does nothing.
 func (h *Hook) Run(ctx context.Context) {
+	if h == nil {
+		return
+	}
 	queue := make(chan hookNotice, maxHookQueue)
 	var delivering sync.WaitGroup
 	delivering.Go(func() {

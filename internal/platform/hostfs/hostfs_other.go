@@ -11,6 +11,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
+// NonBlocking has no effect on this system.
+const NonBlocking = 0
+
 // Supported returns nil on systems where a server or a node can run, else an error. Callers check it
 // before they create anything.
 func Supported() error {

@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// NonBlocking is a flag of os.OpenFile, with which a named pipe is opened without waiting for its
+// other end.
+const NonBlocking = syscall.O_NONBLOCK
+
 // Supported returns nil on systems where a server or a node can run, else an error. Callers check it
 // before they create anything.
 func Supported() error { return nil }

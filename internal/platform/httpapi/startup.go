@@ -37,6 +37,9 @@ func (s *Startup) Begin() {
 	s.ready.Store(true)
 }
 
+// Begun returns a channel that Begin closes.
+func (s *Startup) Begun() <-chan struct{} { return s.begun }
+
 // End marks the server as not ready.
 func (s *Startup) End() { s.ready.Store(false) }
 

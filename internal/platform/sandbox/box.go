@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -39,6 +41,20 @@ type Box struct {
 
 	shared system // the cached files of the machine for private roots
 	spares spares
+}
+
+// NewForHome returns the sandbox of programs of a server. It never shows them the server's home, except
+// to each its own folder. readOnly and off are those of the configuration.
+func NewForHome(home string, readOnly, off []string) *Box {
+	scratch := filepath.Join(home, "run")
+	if os.Geteuid() == 0 { // programs run as a user without access to it
+		scratch = ""
+	}
+	private := []string{home}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		private = append(private, real)
+	}
+	return New(Config{ReadOnly: readOnly, Off: Without(off), Scratch: scratch, Private: private})
 }
 
 // New returns a Box. It defers all probes until they are needed.

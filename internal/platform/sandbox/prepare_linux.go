@@ -551,7 +551,7 @@ func Reachable(dir string, p Placement, uid, gid int, write bool) error {
 
 // fixTool sets the program's path as the program sees it and the file's identity, and permits
 // the program to be read. Errors: invalid_input for a relative path; unavailable, reason
-// tool_not_found; at T2 those of handTool.
+// tool_not_found; those of openTool.
 func (r *confined) fixTool() error {
 	if r.spec.Self && (r.p.Tier == T2 || !r.kind().noProc) {
 		r.job.Self, r.job.Args[0] = true, "junctor"
@@ -579,9 +579,12 @@ func (r *confined) fixTool() error {
 	}
 	r.job.ToolDev, r.job.ToolIno = st.Dev, st.Ino
 	r.job.Path = path
+	if err := r.openTool(path); err != nil {
+		return err
+	}
 	if r.p.Tier == T2 {
 		r.job.Rules = append(r.job.Rules, jail.Rule{Path: path})
-		return r.handTool(path)
+		return nil
 	}
 	switch {
 	case beneath(path, r.c.Work):
@@ -602,23 +605,24 @@ func (r *confined) fixTool() error {
 	return nil
 }
 
-// handTool opens an ELF program, to be executed by its handle. Other and unreadable programs
-// are executed by path. It fails if the file was replaced since it was verified.
-func (r *confined) handTool(path string) error {
+// openTool determines whether the program needs an interpreter, and at T2 holds the handle of one that does
+// not. An unreadable one is opened by the helper. It fails if the file was replaced since it was verified.
+func (r *confined) openTool(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // not readable: executed by its path
+		return nil
 	}
 	var st unix.Stat_t
 	magic := make([]byte, 4)
-	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != "\x7fELF" || unix.Fstat(int(f.Fd()), &st) != nil {
-		_ = f.Close()
-		return nil
-	}
-	if st.Dev != r.job.ToolDev || st.Ino != r.job.ToolIno {
+	_, err = f.ReadAt(magic, 0)
+	r.job.ToolByPath = err != nil || string(magic) != "\x7fELF"
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Dev != r.job.ToolDev || st.Ino != r.job.ToolIno {
 		_ = f.Close()
 		return violation("the program was replaced while it was looked at")
 	}
-	r.tool = f
-	return nil
+	if r.p.Tier == T2 && !r.job.ToolByPath {
+		r.tool = f
+		return nil
+	}
+	return f.Close()
 }

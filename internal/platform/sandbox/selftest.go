@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
@@ -75,7 +76,7 @@ func (r Report) Held() bool {
 // residual reports whether an act is expected to succeed at the tier: Landlock and seccomp
 // cannot prevent it without namespaces.
 func residual(tier Tier, act string) bool {
-	return tier == T2 && act == "connect to an outside unix socket"
+	return tier == T2 && slices.Contains([]string{canary.ActConnect, canary.ActSeePath, canary.ActUseUp}, act)
 }
 
 // readReport returns the cached report, or false if it is missing, invalid, or of another boot

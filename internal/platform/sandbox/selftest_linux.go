@@ -172,7 +172,7 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 			release()
 		}
 	}()
-	v.Dir = filepath.Join(base, "outside")
+	v.Dir, v.UID = filepath.Join(base, "outside"), os.Geteuid()
 	v.File = filepath.Join(v.Dir, "file")
 	for _, dir := range []string{base, v.Dir, filepath.Join(base, "work"), filepath.Join(base, "package")} {
 		if err = os.MkdirAll(dir, 0o755); err != nil {

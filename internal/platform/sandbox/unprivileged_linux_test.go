@@ -28,7 +28,7 @@ func TestAllOfItAsAnUnprivilegedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), reachable(t), "-test.v", "-test.run",
-		"TestNothingBreaksOut|TestForkBomb|TestTwoSandboxes|TestMemory|TestCPU|TestEndless|TestDisk|TestATimeout|TestNoDaemon|TestOnlyTheDeclared|TestAnUnfiltered|TestWork|TestSetup|TestTheProgram|TestRunsAtOnce|TestSpare|TestNothingOutlives|TestForkStorms")
+		"TestNothingBreaksOut|TestForkBomb|TestTwoSandboxes|TestMemory|TestCPU|TestEndless|TestDisk|TestATimeout|TestNoDaemon|TestOnlyTheDeclared|TestAnUnfiltered|TestWork|TestSetup|TestTheProgram|TestRunsAtOnce|TestSpare|TestNothingOutlives|TestForkStorms|TestLimitsAreFinal|TestSwapped")
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "LANG=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}

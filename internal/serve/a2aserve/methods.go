@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/protocol/a2awire"
@@ -60,6 +62,9 @@ func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (
 	o := tasks.Options{Context: m.ContextID, History: []json.RawMessage{doc}}
 	inv := c.invocation()
 	inv.Session = "a2a:" + m.ContextID
+	if text := strings.TrimSpace(m.Text()); !named && text != "" && s.canAsk(inv) { // words are for the server's own agent
+		w, named = wanted{name: actionAsk, arguments: mustMarshal(map[string]string{"text": text})}, true
+	}
 	if !named {
 		o.Request, o.Status = &tasks.Request{
 			Key: askCapability, Method: methodElicit,
@@ -71,6 +76,19 @@ func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (
 		return tasks.Task{}, err
 	}
 	return s.cfg.Tasks.Start(ctx, inv, o)
+}
+
+// actionAsk is the action that gives a task in words to the server's own agent.
+const actionAsk = "chat.ask"
+
+// canAsk reports whether the caller may give a task in words.
+func (s *Surface) canAsk(inv capability.Invocation) bool {
+	agent, permitted, err := s.cfg.Engine.Agent(inv)
+	if err != nil {
+		return false
+	}
+	x, ok := agent.Action(actionAsk)
+	return ok && slices.ContainsFunc(x.Entries, permitted)
 }
 
 // aim sets the target of an invocation: a skill id as on the card, otherwise an action or

@@ -148,9 +148,13 @@ type updates struct {
 	mu          sync.Mutex
 	asked, open int
 	begun, let  chan struct{}
+
+	instructions map[string]string // by module
 }
 
 func (u *updates) Offering(context.Context, string, string, string) []string { return nil }
+
+func (u *updates) Instructions(module string) string { return u.instructions[module] }
 
 func (u *updates) Subscribe(context.Context, string, string, string, string, func()) (func(), error) {
 	u.mu.Lock()

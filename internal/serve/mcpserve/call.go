@@ -245,7 +245,7 @@ func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e
 // invocation returns an invocation by this caller, without a target.
 func (c caller) invocation() capability.Invocation {
 	return capability.Invocation{
-		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent, Within: c.view.within(),
+		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent, Within: c.view.Within(),
 	}
 }
 

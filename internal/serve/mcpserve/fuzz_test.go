@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 func valid(data []byte) bool {
@@ -18,7 +20,7 @@ func FuzzDeclared(f *testing.F) {
 		if !valid(doc) {
 			return // it was judged before it got here
 		}
-		_ = taskOnly(doc)
+		_ = mcpwire.TaskOnly(doc)
 		_ = readAbilities(json.RawMessage(doc))
 		_ = declaresTasks(doc)
 	})

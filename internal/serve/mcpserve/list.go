@@ -166,7 +166,7 @@ func render(tools []tool) *rendered {
 		if params := mcpwire.HeaderParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
 			l.params[t.wire] = params
 		}
-		if taskOnly(t.Entries[0].Contribution.Definition) {
+		if mcpwire.TaskOnly(t.Entries[0].Contribution.Definition) {
 			l.onlyTask[t.wire] = true
 		}
 	}

@@ -95,10 +95,11 @@ type Policy interface {
 // Updates subscribes a session of a principal to a resource of a module. The callback updated must
 // not block; stop ends the subscription and is called once. Offering returns the modules whose
 // upstreams offer a resource to that session although the catalog does not have it. A client without
-// a session has "".
+// a session has "". Instructions returns the approved instructions of a module's upstream.
 type Updates interface {
 	Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error)
 	Offering(ctx context.Context, principal, session, uri string) (modules []string)
+	Instructions(module string) string
 }
 
 // Surface serves MCP. Create it with [New]; it is safe for concurrent use.

@@ -238,7 +238,7 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 				ref = value
 			case "_meta", "inputResponses", "requestState":
 			default:
-				input = appendMember(input, name, value)
+				input = jsonx.AppendMember(input, name, value)
 			}
 		})
 	}
@@ -269,7 +269,7 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
 		ref = append(renamed, '}')
 	}
-	input = append(appendMember(input, "ref", ref), '}')
+	input = append(jsonx.AppendMember(input, "ref", ref), '}')
 	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
 	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
 }

@@ -14,7 +14,7 @@ import (
 const (
 	coalesceDelay  = 50 * time.Millisecond  // one notice for a burst
 	noticeInterval = 250 * time.Millisecond // four a second
-	expireInterval = time.Minute
+	expireInterval = 20 * time.Second
 )
 
 // CatalogChanged reports a new snapshot, or another change of what may be seen. It never

@@ -44,8 +44,6 @@ type Text struct {
 const (
 	ownScheme = "junctor://"
 	uriMine   = "junctor://audit/mine"
-	// shownResult is how much of a result that is too large goes into the answer.
-	shownResult = 32 << 10
 )
 
 func uriResult(invocation string) string {
@@ -58,9 +56,9 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 		if mayCall(l.agent, permitted, t.Action) {
 			doc := []byte(`{"uri":`)
 			doc = jsonx.AppendString(doc, t.URI)
-			doc = appendMember(doc, "name", jsonx.AppendString(nil, t.Name))
-			doc = appendMember(doc, "title", jsonx.AppendString(nil, t.Title))
-			doc = appendMember(doc, "description", jsonx.AppendString(nil, t.Description))
+			doc = jsonx.AppendMember(doc, "name", jsonx.AppendString(nil, t.Name))
+			doc = jsonx.AppendMember(doc, "title", jsonx.AppendString(nil, t.Title))
+			doc = jsonx.AppendMember(doc, "description", jsonx.AppendString(nil, t.Description))
 			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
 		}
 	}
@@ -161,7 +159,7 @@ func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 	return e
 }
 
-// tooLarge answers with the beginning of a result and the address of the rest. The flag
+// tooLarge answers with an excerpt of a result and the address of the rest. The flag
 // promised reports whether the tool declares an object, which a part of one is not.
 func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage,
 	promised bool,
@@ -173,8 +171,8 @@ func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply i
 		s.cfg.Logger.Error("a large result is not kept", "inv", reply.Invocation, "err", err)
 		return exchange.Outcome{}, false
 	}
-	shown := strings.ToValidUTF8(string(value[:shownResult]), "\uFFFD")
-	note := "\n… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " +
+	shown := excerpt(value, returnsMCP(reply.Provider))
+	note := "… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " +
 		uriResult(reply.Invocation) + " for 15 minutes."
 	dst := jsonx.AppendString([]byte(`{"content":[{"type":"text","text":`), shown+note)
 	dst = append(dst, `},{"type":"resource_link","name":"result","uri":`...)

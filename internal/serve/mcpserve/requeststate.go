@@ -45,8 +45,18 @@ type stateSealer struct {
 	aead cipher.AEAD
 	now  func() time.Time
 
-	mu   sync.Mutex
-	used map[string]map[string]int64 // caller → nonce → until when it has to be remembered
+	mu     sync.Mutex
+	used   map[string]map[string]int64 // caller → nonce → until when it has to be remembered
+	latest int64                       // the latest time that was seen, in Unix seconds
+}
+
+// clock returns the time in Unix seconds. It does not go back with the clock of the machine, because a
+// state would be valid again whose nonce was forgotten after it had expired.
+func (s *stateSealer) clock() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = max(s.latest, s.now().Unix())
+	return s.latest
 }
 
 // newStateSealer returns a sealer. Any sealer with the same key opens its states.
@@ -60,7 +70,7 @@ func newStateSealer(key []byte, now func() time.Time) *stateSealer {
 // Seal returns the state as a JSON string.
 func (s *stateSealer) Seal(st requestState) []byte {
 	if st.Until == 0 {
-		st.Until = s.now().Add(stateTTL).Unix()
+		st.Until = s.clock() + int64(stateTTL/time.Second)
 	}
 	plain, err := jsonx.Marshal(st)
 	if err != nil {
@@ -84,7 +94,7 @@ func (s *stateSealer) Open(raw json.RawMessage, who, call string) (st requestSta
 	if err != nil || jsonx.Unmarshal(plain, &st) != nil {
 		return requestState{}, false
 	}
-	if st.Who != who || st.Call != call || s.now().Unix() > st.Until {
+	if st.Who != who || st.Call != call || s.clock() > st.Until {
 		return requestState{}, false
 	}
 	if st.Kind == stateParked {
@@ -126,7 +136,7 @@ func (s *stateSealer) first(who, nonce string, until int64) bool {
 
 // prune drops the caller's expired nonces. It requires mu to be held.
 func (s *stateSealer) prune(who string) {
-	own, now := s.used[who], s.now().Unix()
+	own, now := s.used[who], s.latest
 	for nonce, end := range own {
 		if end < now {
 			delete(own, nonce)

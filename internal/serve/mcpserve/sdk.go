@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +74,7 @@ func (s *Surface) viewer(c caller) (v *viewer, done func()) {
 
 func (s *Surface) newServer(v *viewer) *mcp.Server {
 	options := &mcp.ServerOptions{
-		Instructions: instructions,
+		Instructions: s.instructionsFor(v.caller),
 		Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 			Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: s.cfg.Updates != nil},
@@ -95,6 +97,37 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 	server.AddReceivingMiddleware(s.inside(v))
 	server.AddSendingMiddleware(s.onlyDue(v))
 	return server
+}
+
+// maxInstructions bounds the instructions of all upstreams together, in bytes.
+const maxInstructions = 16 << 10
+
+// instructionsFor returns our instructions and those of the MCP servers whose tools c may see, quoted under
+// the name of the server, because a server could write them as if they were the operator's.
+func (s *Surface) instructionsFor(c caller) string {
+	out := instructions
+	if s.cfg.Updates == nil {
+		return out
+	}
+	l := s.listOf(c)
+	modules := make(map[string]string)
+	for _, a := range slices.AppendSeq(slices.Clone(l.shown), maps.Values(l.own)) {
+		for _, e := range a.Entries {
+			modules[e.Module.Extension] = e.Module.Name
+		}
+	}
+	for _, module := range slices.Sorted(maps.Keys(modules)) {
+		words := s.cfg.Updates.Instructions(module)
+		if words == "" {
+			continue
+		}
+		words = "\n\nThe MCP server " + modules[module] + " writes about its own tools:\n> " + strings.ReplaceAll(words, "\n", "\n> ")
+		if len(out)+len(words) > len(instructions)+maxInstructions {
+			return out + "\n\nFurther servers have instructions that are not shown here."
+		}
+		out += words
+	}
+	return out
 }
 
 // inside runs before the SDK's own methods. It answers the tool methods that

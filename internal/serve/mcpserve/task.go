@@ -37,15 +37,6 @@ func declaresTasks(capabilities json.RawMessage) bool {
 	return len(settings) > 0 && settings[0] == '{'
 }
 
-// taskOnly reports whether a tool's definition requires that it runs as a task.
-func taskOnly(definition json.RawMessage) bool {
-	if !strings.Contains(string(definition), "taskSupport") {
-		return false
-	}
-	support, _ := jsonx.Text(mcpwire.At(definition, []string{"execution", "taskSupport"}))
-	return support == "required"
-}
-
 // needsTasks returns the error for a call of such a tool by a client without task support.
 func needsTasks() *mcpwire.Fault {
 	return &mcpwire.Fault{
@@ -167,7 +158,7 @@ func taskRequests(t tasks.Task) []byte {
 	dst := []byte{'{'}
 	for _, r := range t.Requests {
 		value := append([]byte{'{'}, questionMembers(capability.Question{Method: r.Method, Params: r.Params})...)
-		dst = appendMember(dst, r.Key, value)
+		dst = jsonx.AppendMember(dst, r.Key, value)
 	}
 	return append(dst, '}')
 }

@@ -29,23 +29,14 @@ func renderDefined(t *compile.Action, name string) []byte {
 		case "_meta":
 			meta = value
 		default:
-			dst = appendMember(dst, member, value)
+			dst = jsonx.AppendMember(dst, member, value)
 		}
 	})
 	if a := effectiveHints(hints, e); len(a) > 2 {
-		dst = appendMember(dst, "annotations", a)
+		dst = jsonx.AppendMember(dst, "annotations", a)
 	}
-	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
+	dst = jsonx.AppendMember(dst, "_meta", mergedMeta(meta, e))
 	return append(dst, '}')
-}
-
-// appendMember appends a member to an object that is not closed yet.
-func appendMember(dst []byte, name string, value []byte) []byte {
-	if dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
-	}
-	dst = jsonx.AppendString(dst, name)
-	return append(append(dst, ':'), value...)
 }
 
 // memberDefinition returns an upstream's definition under the name and with our _meta. An
@@ -58,12 +49,12 @@ func memberDefinition(e *catalog.Entry, name string) []byte {
 		case member == "_meta":
 			meta = value
 		case member == "name" && name != "":
-			dst = appendMember(dst, member, jsonx.AppendString(nil, name))
+			dst = jsonx.AppendMember(dst, member, jsonx.AppendString(nil, name))
 		default:
-			dst = appendMember(dst, member, value)
+			dst = jsonx.AppendMember(dst, member, value)
 		}
 	})
-	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
+	dst = jsonx.AppendMember(dst, "_meta", mergedMeta(meta, e))
 	return append(dst, '}')
 }
 
@@ -84,12 +75,12 @@ func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 	dst := []byte{'{'}
 	_ = jsonx.Members(claimed, func(name string, value []byte) {
 		if _, ours := cautious[name]; !ours {
-			dst = appendMember(dst, name, value)
+			dst = jsonx.AppendMember(dst, name, value)
 		}
 	})
 	for _, name := range []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
 		if value := cautious[name]; value != "" {
-			dst = appendMember(dst, name, []byte(value))
+			dst = jsonx.AppendMember(dst, name, []byte(value))
 		}
 	}
 	return append(dst, '}')
@@ -103,7 +94,7 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 		dst = appendForeign(dst, theirs)
 	}
 	ours := toolMeta([]*catalog.Entry{e})
-	_ = jsonx.Members(ours, func(name string, value []byte) { dst = appendMember(dst, name, value) })
+	_ = jsonx.Members(ours, func(name string, value []byte) { dst = jsonx.AppendMember(dst, name, value) })
 	return append(dst, '}')
 }
 
@@ -112,7 +103,7 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 func appendForeign(dst, meta []byte) []byte {
 	_ = jsonx.Members(meta, func(name string, value []byte) {
 		if !strings.HasPrefix(name, mcpwire.MetaPrefix) && !strings.HasPrefix(name, "junctor/") {
-			dst = appendMember(dst, name, value)
+			dst = jsonx.AppendMember(dst, name, value)
 		}
 	})
 	return dst
@@ -136,21 +127,21 @@ func appendUpstreamResult(dst []byte, result json.RawMessage, e mcpwire.Era, own
 			meta = value
 		case name == "resultType" || slices.Contains(skip, name):
 		default:
-			dst = appendMember(dst, name, value)
+			dst = jsonx.AppendMember(dst, name, value)
 		}
 	})
 	if err != nil {
 		return dst, false
 	}
 	if e.Modern {
-		dst = appendMember(dst, "resultType", []byte(`"complete"`))
+		dst = jsonx.AppendMember(dst, "resultType", []byte(`"complete"`))
 	}
 	own := []byte{'{'}
 	if len(meta) > 0 && meta[0] == '{' {
 		own = appendForeign(own, meta)
 	}
 	if e.Modern {
-		own = appendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
+		own = jsonx.AppendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
 	}
 	if len(ownMeta) > 0 {
 		if len(own) > 1 {
@@ -159,7 +150,7 @@ func appendUpstreamResult(dst []byte, result json.RawMessage, e mcpwire.Era, own
 		own = append(own, ownMeta...)
 	}
 	if len(own) > 1 {
-		dst = appendMember(dst, "_meta", append(own, '}'))
+		dst = jsonx.AppendMember(dst, "_meta", append(own, '}'))
 	}
 	return append(dst, '}'), true
 }

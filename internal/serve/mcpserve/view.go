@@ -50,15 +50,15 @@ func newView(name string, v View) *view {
 // spelling returns the form of names in the view.
 func (v *view) spelling() compile.Spelling { return v.spell }
 
-// within returns the view's filter of modules, or nil if it includes all.
-func (v *view) within() func(extension string) bool {
+// Within returns the view's filter of modules, or nil if it includes all.
+func (v View) Within() func(extension string) bool {
 	if len(v.Modules) == 0 {
 		return nil
 	}
 	return v.has
 }
 
-func (v *view) has(extension string) bool {
+func (v View) has(extension string) bool {
 	for _, glob := range v.Modules {
 		if ok, err := path.Match(glob, extension); ok && err == nil {
 			return true

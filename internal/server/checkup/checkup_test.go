@@ -47,11 +47,32 @@ func TestALogTooLongToVerifyIsNoFault(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c := Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, ctx.Err() }); !c.OK {
+	if c := Chain(ctx, "", func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, ctx.Err() }); !c.OK {
 		t.Errorf("%+v; want c.OK = true", c)
 	}
-	if c := Chain(t.Context(), func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK ||
+	if c := Chain(t.Context(), "", func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK ||
 		c.Remedy == "" {
 		t.Errorf(`%+v; want c.OK = false, c.Remedy other than ""`, c)
+	}
+}
+
+func TestAnchorThatDoesNotFitTheLogIsFound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, anchor string
+		report       audit.VerifyReport
+		want         string // part of the finding, "" for a good one
+	}{
+		{"no anchor", "", audit.VerifyReport{Records: 9}, ""},
+		{"it agrees", "/disk/anchor", audit.VerifyReport{Records: 9, Anchors: 1}, ""},
+		{"it cannot be read back", "syslog", audit.VerifyReport{Records: 9}, ""},
+		{"it is empty", "/disk/anchor", audit.VerifyReport{Records: 9}, "has no checkpoint of it"},
+		{"lines were forged", "/disk/anchor", audit.VerifyReport{Records: 9, Anchors: 1, AnchorsSkipped: 2}, "2 lines"},
+		{"records are missing", "/disk/anchor", audit.VerifyReport{FirstBad: &audit.BadRecord{Reason: audit.BadTail}}, "tail_missing"},
+	} {
+		c := Chain(t.Context(), tt.anchor, func(context.Context) (audit.VerifyReport, error) { return tt.report, nil })
+		if c.OK != (tt.want == "") || !strings.Contains(c.Detail, tt.want) || c.OK != (c.Remedy == "") {
+			t.Errorf("%s: Chain = %+v, want a finding with %q", tt.name, c, tt.want)
+		}
 	}
 }

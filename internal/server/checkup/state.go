@@ -89,11 +89,13 @@ func (c Config) chain(ctx context.Context) httpapi.Check {
 	if hostfs.Writable(c.path("state")) != nil { // SQLite writes beside the file even for reading
 		return good("audit chain", "not looked at: the state of the home cannot be read by this user")
 	}
-	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return backup.VerifyAudit(ctx, c.Home) })
+	return Chain(ctx, c.Settings.Audit.Anchor, func(ctx context.Context) (audit.VerifyReport, error) {
+		return backup.VerifyAudit(ctx, c.Home, c.Settings.Audit.Anchor)
+	})
 }
 
-// Chain returns the finding about an audit chain, which verify checks.
-func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
+// Chain returns the finding about an audit chain, which verify checks. anchor is the configured one.
+func Chain(ctx context.Context, anchor string, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	report, err := verify(ctx)
@@ -105,6 +107,13 @@ func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport
 	case report.FirstBad != nil:
 		return bad("audit chain", fmt.Sprintf("record %d in segment %d is not what was written (%s): somebody or something changed the record of what was done", report.FirstBad.Seq, report.FirstBad.Segment, report.FirstBad.Reason),
 			"find out who can write there; "+restoreLast)
+	case report.AnchorsSkipped > 0:
+		return bad("audit chain",
+			fmt.Sprintf("it holds, but %d lines of audit.anchor name this log and were not written by it", report.AnchorsSkipped),
+			"find out who can write to "+anchor)
+	case filepath.IsAbs(anchor) && report.Anchors == 0 && report.Records > 0:
+		return bad("audit chain", "it holds, but audit.anchor has no checkpoint of it: the file was removed, or the server did not run since it was set",
+			"put "+anchor+" back, or start the server, which begins another")
 	}
 	return good("audit chain", "holds: %d records", report.Records)
 }

@@ -143,7 +143,7 @@ func keeps() []string {
 }
 
 // passing matches files that are only of use to a running process.
-var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
+var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/|(node/)?audit/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
 
 // belongs reports whether a path of a home is in a backup; why is the reason for an omission
 // that a user may notice. Folders are in if they hold anything that is in.

@@ -466,6 +466,39 @@ func TestAnArchiveThatWasTamperedWithIsRefusedWhole(t *testing.T) {
 	wants(t, err, capability.CodeInvalidInput, ReasonDamaged)
 }
 
+// TestDatabaseWithProgramsOfOthersIsRefused restores archives whose digests are right, and whose database
+// acts by itself.
+func TestDatabaseWithProgramsOfOthersIsRefused(t *testing.T) {
+	for name, statement := range map[string]string{
+		"a trigger that approves": `CREATE TRIGGER help AFTER INSERT ON approvals BEGIN UPDATE approvals SET state = 'approved' WHERE id = new.id; END`,
+		"a view without end": `CREATE VIEW schema_more AS WITH RECURSIVE n(version_id) AS (SELECT 1 UNION ALL SELECT version_id + 1 FROM n)
+			SELECT version_id FROM n`,
+		"a trigger of a name that hides it": `CREATE TRIGGER "sqlite" AFTER UPDATE ON tokens BEGIN UPDATE tokens SET revoked = NULL; END`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, db, log := aHome(t)
+			if _, err := db.SQL().ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: got %v, want no error", statement, err)
+			}
+			if err := errors.Join(log.Close(), db.Close()); err != nil {
+				t.Fatalf("Close: got %v, want no error", err)
+			}
+			data, err := os.ReadFile(filepath.Join(home, database))
+			if err != nil {
+				t.Fatalf("ReadFile: got %v, want no error", err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			to := filepath.Join(t.TempDir(), "home")
+			_, err = Restore(ctx, written(t, pack([]entry{{name: database, text: string(data)}}, nil)), to, nil)
+			wants(t, err, capability.CodeInvalidInput, ReasonDamaged)
+			if _, err := os.Stat(to); err == nil {
+				t.Errorf("the home after a refused restore: got one, want none")
+			}
+		})
+	}
+}
+
 func written(t *testing.T, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "b")

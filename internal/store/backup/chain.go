@@ -75,6 +75,6 @@ func (c *chain) LoadHead() ([]byte, error) { return c.head, nil }
 
 // verify checks the chain and describes its state.
 func verify(ctx context.Context, s audit.Segments) (Chain, error) {
-	report, err := audit.VerifySegments(ctx, s, nil, nil)
+	report, err := audit.VerifySegments(ctx, s, audit.Proofs{})
 	return Chain{Records: report.Records, LastSeq: report.LastSeq, FirstBad: report.FirstBad}, err
 }

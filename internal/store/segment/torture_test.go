@@ -99,7 +99,7 @@ func TestNoAcknowledgedRecordIsLostByKill(t *testing.T) {
 	ok(t, err)
 	ok(t, l.Close())
 	segs := openDir(t, filepath.Join(dir, "audit"), Config{ReadOnly: true})
-	rep, err := audit.VerifySegments(t.Context(), segs, nil, nil)
+	rep, err := audit.VerifySegments(t.Context(), segs, audit.Proofs{})
 	ok(t, err)
 	if rep.FirstBad != nil {
 		t.Fatalf("the chain is bad: %+v; want rep.FirstBad = nil", *rep.FirstBad)

@@ -77,10 +77,12 @@ type agent struct {
 	mask       sessions.Mask // hides its credentials
 	task       string
 	memory     string
-	kept       string // folder of its conversation
+	kept       string        // folder of its conversation
+	turned     chan struct{} // receives a value when a turn in a terminal has ended
 
 	mu        sync.Mutex
 	token     string // the program's id of the conversation
+	record    string // path of the record of its conversation, as hooks name it
 	ledger    directive.Ledger
 	decisions []directive.Decision
 	stop      *time.Timer
@@ -264,7 +266,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	id := sessions.NewID()
 	g := &agent{
 		owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task,
-		memory: req.Memory,
+		memory: req.Memory, turned: make(chan struct{}, 1),
 	}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name), req.Trusted); err != nil {
@@ -357,6 +359,9 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		delete(a.running, id)
 		a.mu.Unlock()
 		return nil, err
+	}
+	if t, ok := s.(*sessions.Session); ok {
+		a.group.Go(func() { a.watchUsage(g, t) })
 	}
 	return s, nil
 }

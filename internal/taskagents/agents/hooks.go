@@ -57,6 +57,11 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if r.Kind == Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
 		return r.Reply(verdict), nil // a turn that the program started by itself, for example to find a title
 	}
+	if r.Transcript != "" {
+		g.mu.Lock()
+		g.record = r.Transcript
+		g.mu.Unlock()
+	}
 	if !a.named(g, r.Token) {
 		r.Token = ""
 	}
@@ -130,6 +135,13 @@ func (a *Agents) handleEvents(work context.Context) {
 		if e.Type == sessions.State && g.structured {
 			if s, err := a.cfg.Sessions.Get(e.Session); err == nil {
 				a.named(g, s.Info().ResumeToken)
+			}
+		}
+		switch e.Type {
+		case sessions.ReadyAgain, sessions.TaskComplete, sessions.TurnFailed:
+			select {
+			case g.turned <- struct{}{}:
+			default:
 			}
 		}
 		switch e.Type {

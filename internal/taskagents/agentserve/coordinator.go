@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 // Threads reads the threads of tasks.
@@ -41,6 +42,8 @@ type Launcher interface {
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 	Review(ctx context.Context, thread, part string) (launch.Reviewed, error)
 	Merge(ctx context.Context, m launch.Merge) (workspace.Merged, error)
+	Pull(ctx context.Context, p launch.Pull) (forge.Pull, error)
+	Checks(ctx context.Context, thread string) (launch.Pulled, error)
 	Discard(ctx context.Context, thread string) (branches []string, err error)
 	Comment(ctx context.Context, by capability.Principal, c launch.Comments) (launch.Controlled, error)
 }
@@ -78,6 +81,7 @@ type taskView struct {
 	AutoResolved int               `json:"autoResolvedCount"`
 	Summary      string            `json:"completionSummary,omitempty"`
 	LastActivity row.Millis        `json:"lastActivityAt"`
+	Usage        *programs.Usage   `json:"usage,omitempty"`
 }
 
 func viewOf(s row.Session) taskView {
@@ -85,7 +89,7 @@ func viewOf(s row.Session) taskView {
 		ThreadID: s.ThreadID, NodeID: row.Meta(s.Metadata, "taskNodeId"), SessionID: s.SessionID, AgentType: s.Framework, Label: s.Label,
 		OriginalTask: s.OriginalTask,
 		Workdir:      s.Workdir, Repo: s.Repo, Status: s.Status, Decisions: s.DecisionCount, AutoResolved: s.AutoResolvedCount,
-		Summary: s.CompletionSummary, LastActivity: s.LastActivityAt,
+		Summary: s.CompletionSummary, LastActivity: s.LastActivityAt, Usage: threads.UsageOf(s.Metadata),
 	}
 }
 
@@ -155,6 +159,7 @@ type createRequest struct {
 	CheckoutHead string `json:"checkoutHead"`
 	Uncommitted  bool   `json:"includeUncommitted"`
 	Here         bool   `json:"here"`
+	Setup        string `json:"setup"` // digest of the setup that the user was shown, or none
 }
 
 type controlRequest struct {
@@ -223,6 +228,8 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("GET", "/threads/{thread}/share", s.share)
 	handle("GET", "/threads/{thread}/diff", s.review)
 	handle("POST", "/threads/{thread}/merge", posted(http.StatusOK, nil, s.merge))
+	handle("POST", "/threads/{thread}/pr", posted(http.StatusOK, nil, s.pullTask))
+	handle("GET", "/threads/{thread}/pr", s.checks)
 	handle("POST", "/threads/{thread}/comment", posted(http.StatusOK, nil, s.reviewComment))
 	handle("POST", "/threads/{thread}/discard", posted(http.StatusOK, nil, s.discard))
 	handle("GET", "/tasks/{session}", s.task)
@@ -321,7 +328,7 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 				"the server is on another machine than the checkout %.300q", in.Checkout).
 				With("remote_checkout", "name the repository by its URL with --repo")
 		}
-		t.Checkout = &launch.Checkout{Path: in.Checkout, Head: in.CheckoutHead, Uncommitted: in.Uncommitted, Here: in.Here}
+		t.Checkout = &launch.Checkout{Path: in.Checkout, Head: in.CheckoutHead, Uncommitted: in.Uncommitted, Here: in.Here, Setup: in.Setup}
 	}
 	for _, p := range in.Agents {
 		t.Parts = append(t.Parts, launch.Part(p))

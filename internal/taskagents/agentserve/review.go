@@ -7,12 +7,23 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 type mergeRequest struct {
 	Commit  string                `json:"commit"` // head of the diff that the user saw
 	Method  workspace.MergeMethod `json:"method"`
 	Partial bool                  `json:"partial"`
+}
+
+// publishRequest describes the pull request for a task.
+type publishRequest struct {
+	Commit  string `json:"commit"` // head of the diff that the user saw
+	Title   string `json:"title"`
+	Body    string `json:"body"`
+	Base    string `json:"base"`
+	Draft   bool   `json:"draft"`
+	Partial bool   `json:"partial"`
 }
 
 // mergedTask is the answer to a merge.
@@ -59,6 +70,17 @@ func (s *Surface) merge(r *http.Request, _ capability.Principal, in mergeRequest
 	thread := r.PathValue("thread")
 	out, err := s.Launcher.Merge(r.Context(), launch.Merge{ThreadID: thread, Commit: in.Commit, Method: in.Method, Partial: in.Partial})
 	return mergedTask{true, thread, out}, err
+}
+
+func (s *Surface) pullTask(r *http.Request, _ capability.Principal, in publishRequest) (forge.Pull, error) {
+	return s.Launcher.Pull(r.Context(), launch.Pull{
+		ThreadID: r.PathValue("thread"), Commit: in.Commit, Title: in.Title, Body: in.Body, Base: in.Base, Draft: in.Draft, Partial: in.Partial,
+	})
+}
+
+func (s *Surface) checks(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	out, err := s.Launcher.Checks(r.Context(), r.PathValue("thread"))
+	return answer(w, http.StatusOK, out, err)
 }
 
 func (s *Surface) discard(r *http.Request, _ capability.Principal, _ struct{}) (discardedTask, error) {

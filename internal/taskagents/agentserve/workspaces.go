@@ -24,7 +24,7 @@ type Workspaces interface {
 	OpenPull(ctx context.Context, id string, p forge.PullRequest) (forge.Pull, error)
 	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
 	Remove(ctx context.Context, id string, force bool) error
-	Repository(ctx context.Context, repo string) (forge.Repository, error)
+	Issues(ctx context.Context, repo string) (forge.Issues, error)
 }
 
 // Scratch manages the scratch folders of sessions.
@@ -199,11 +199,11 @@ func (s *Surface) issueRoutes(handle func(pattern string, h httpapi.Handler)) {
 	handle("POST "+base+"/{owner}/{name}/{number}/close", s.closeIssue)
 }
 
-func (s *Surface) repository(ctx context.Context, name string) (forge.Repository, error) {
+func (s *Surface) repository(ctx context.Context, name string) (forge.Issues, error) {
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
-	return s.Workspaces.Repository(ctx, name)
+	return s.Workspaces.Issues(ctx, name)
 }
 
 func (s *Surface) issues(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {

@@ -1,6 +1,9 @@
 package choice
 
-import "regexp"
+import (
+	"cmp"
+	"regexp"
+)
 
 // Task describes a task for the choice of its program.
 type Task struct {
@@ -43,31 +46,26 @@ func list(alternatives string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + alternatives + `)\b`)
 }
 
-var (
-	lists = words{
-		implementation: list(`code|coding|implement|fix|debug|refactor|write|build|patch|feature|server|api|component|function|typescript|javascript|react`),
-		research:       list(`research|investigate|analy[sz]e|analysis|compare|evaluate|review|study|summari[sz]e|look\s+into|explore`),
-		planning:       list(`plan|planning|roadmap|strategy|spec|architecture|design|scope|milestone|sequence|timeline`),
-		ops:            list(`deploy|release|ship|rollback|monitor|incident|infra|infrastructure|configure|setup|docker|kubernetes|ci|cd|runbook`),
-		verification:   list(`tests?|verify|validation|prove|acceptance|check|regression|benchmark|lint|typecheck|qa`),
-		coordination:   list(`parallel|delegate|subagent|swarm|coordinate|handoff|mailbox|scheduler|orchestrate`),
-		repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
-		fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
-	}
-	big = list(`repo|code|debug|fix|implement|investigate|research|analy[sz]e|write|document|plan|workflow|automation|parallel|delegate|subtask|orchestrate|compare|test|pull\s+request|branch|commit`)
-)
+var lists = words{
+	implementation: list(`code|coding|implement|fix|debug|refactor|write|build|patch|feature|server|api|component|function|typescript|javascript|react`),
+	research:       list(`research|investigate|analy[sz]e|analysis|compare|evaluate|review|study|summari[sz]e|look\s+into|explore`),
+	planning:       list(`plan|planning|roadmap|strategy|spec|architecture|design|scope|milestone|sequence|timeline`),
+	ops:            list(`deploy|release|ship|rollback|monitor|incident|infra|infrastructure|configure|setup|docker|kubernetes|ci|cd|runbook`),
+	verification:   list(`tests?|verify|validation|prove|acceptance|check|regression|benchmark|lint|typecheck|qa`),
+	coordination:   list(`parallel|delegate|subagent|swarm|coordinate|handoff|mailbox|scheduler|orchestrate`),
+	repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
+	fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
+}
 
-// kind returns the main sort of work of a task: its Kind, otherwise by its words. Words never
-// yield mixed: a task with words of research and coding is coding.
-func (t *Task) kind() string {
+// KindOf returns the main sort of work of a text by its words: coding, research, planning or ops.
+func KindOf(text string) string {
+	text = text[:min(len(text), maxText)]
 	switch {
-	case t.Kind != "":
-		return t.Kind
-	case lists.ops.MatchString(t.Text):
+	case lists.ops.MatchString(text):
 		return "ops"
-	case lists.planning.MatchString(t.Text):
+	case lists.planning.MatchString(text):
 		return "planning"
-	case lists.research.MatchString(t.Text) && !lists.implementation.MatchString(t.Text):
+	case lists.research.MatchString(text) && !lists.implementation.MatchString(text):
 		return "research"
 	}
 	return "coding"
@@ -76,7 +74,7 @@ func (t *Task) kind() string {
 // Signals returns the signals of a task, by its words and its other fields.
 func (t Task) Signals() Signals {
 	t.Text = t.Text[:min(len(t.Text), maxText)]
-	kind := t.kind()
+	kind := cmp.Or(t.Kind, KindOf(t.Text))
 	value := func(words *regexp.Regexp, hit, miss float64, plus ...float64) float64 {
 		v := miss
 		if words.MatchString(t.Text) {
@@ -105,6 +103,3 @@ func (t Task) Signals() Signals {
 		FastIteration:  value(lists.fast, .75, .15, when(kind == "coding", .1)),
 	}
 }
-
-// Complex reports whether a message describes enough work for a task agent.
-func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }

@@ -140,7 +140,6 @@ const (
 	cooldownInterval = 15 * time.Second
 	parentTimeout    = 30 * time.Second
 	modelTimeout     = time.Minute
-	pauseTimeout     = 30 * time.Second
 	sendTimeout      = time.Minute
 	reportTimeout    = 30 * time.Second
 	stopDelay        = 5 * time.Second
@@ -171,8 +170,6 @@ type Coordinator struct {
 	held    []sessions.Event   // of sessions that are not registered yet
 	early   []early            // decisions of such sessions
 	level   Level
-	paused  chan struct{} // closed when the pause is over; nil: no pause
-	resume  *time.Timer
 	hearers map[chan Event]bool
 }
 
@@ -211,9 +208,6 @@ func New(cfg Config) (*Coordinator, error) {
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	c.closed = true
-	if c.resume != nil {
-		c.resume.Stop()
-	}
 	c.mu.Unlock()
 	c.cancel()
 	c.wg.Wait()

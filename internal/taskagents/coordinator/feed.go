@@ -115,11 +115,6 @@ func (c *Coordinator) Subscribe(limit int) (events <-chan Event, end func()) {
 func (c *Coordinator) tell(e Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tellLocked(e)
-}
-
-// tellLocked is tell for callers that hold mu.
-func (c *Coordinator) tellLocked(e Event) {
 	e.Timestamp = c.cfg.Now().UTC()
 	for ch := range c.hearers {
 		select {

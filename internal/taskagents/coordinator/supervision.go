@@ -66,36 +66,6 @@ func (c *Coordinator) SetLevel(ctx context.Context, threadID string, l Level) er
 	return nil
 }
 
-// Pause holds back decisions about turns while the parent handles a message of the user. It
-// ends with Resume, or 30 s after the last Pause.
-func (c *Coordinator) Pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	if c.paused == nil {
-		c.paused = make(chan struct{})
-		c.tellLocked(Event{Type: "coordinator_paused"})
-	} else {
-		c.resume.Stop()
-	}
-	c.resume = time.AfterFunc(pauseTimeout, c.Resume)
-}
-
-// Resume ends a pause. It does nothing if none is active.
-func (c *Coordinator) Resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused == nil {
-		return
-	}
-	close(c.paused)
-	c.paused = nil
-	c.resume.Stop()
-	c.tellLocked(Event{Type: "coordinator_resumed"})
-}
-
 // kept is the stored context of a pending decision: its event and dialog.
 type kept struct {
 	Event   string          `json:"event"`

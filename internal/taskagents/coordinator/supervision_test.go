@@ -110,26 +110,6 @@ func TestLevelsAreOfAllAndOfAThread(t *testing.T) {
 	})
 }
 
-func TestAPauseHoldsTurnsForHalfAMinute(t *testing.T) {
-	play(t, func(r *rig) { r.cfg.Model = script(goOn) }, func(r *rig) {
-		x := r.start("s1", nil)
-		r.Pause()
-		r.turn("s1", "half of it")
-		r.wait(20 * time.Second)
-		if len(x.sent) != 0 {
-			t.Errorf("len(x.sent) = %v, want 0; x.sent = %q", len(x.sent), x.sent)
-		}
-		r.wait(10 * time.Second)
-		if len(x.sent) != 1 {
-			t.Errorf("the pause has no end; got len(x.sent) = %v; want len(x.sent) = 1", len(x.sent))
-		}
-		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"},
-			r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
-			t.Errorf(`diff = %q, want ""`, diff)
-		}
-	})
-}
-
 type parent func(ctx context.Context, q coordinator.Question) (string, error)
 
 func (p parent) Decide(ctx context.Context, q coordinator.Question) (string, error) { return p(ctx, q) }

@@ -118,9 +118,6 @@ func (t *task) turn(e sessions.Event) {
 		t.execute("turn_complete", e.Text, nil, directive.Answer{Action: "complete", Reasoning: "The pull request is there."})
 		return
 	}
-	if !t.unpaused() {
-		return
-	}
 	a := t.ask(situation{event: "turn_complete", text: e.Text})
 	t.c.tell(t.event("turn_assessment", a))
 	t.execute("turn_complete", e.Text, nil, a)
@@ -144,23 +141,6 @@ func (t *task) skill(e sessions.Event, text directive.Text) bool {
 		t.sent(t.row.LastSeenDecisionIndex)
 	}
 	return asked
-}
-
-// unpaused waits until the coordinator is not paused. It returns false if the coordinator
-// closes.
-func (t *task) unpaused() bool {
-	t.c.mu.Lock()
-	paused := t.c.paused
-	t.c.mu.Unlock()
-	if paused == nil {
-		return true
-	}
-	select {
-	case <-paused:
-		return true
-	case <-t.c.ctx.Done():
-		return false
-	}
 }
 
 // ask returns a decision. The small model decides routine questions and the parent the others;
@@ -274,7 +254,7 @@ func (t *task) share(d directive.Decision, source string) {
 	}
 	data := map[string]string{"label": t.name(), "text": d.Shared, "source": source, "confidence": confidence}
 	if err := t.c.cfg.Registry.Record(t.c.ctx, row.Event{
-		ThreadID: t.thread, SessionID: t.id, EventType: "decision_shared", Summary: d.Shared,
+		ThreadID: t.thread, SessionID: t.id, EventType: row.DecisionShared, Summary: d.Shared,
 		Data: document(data),
 	}); err != nil {
 		t.c.cfg.Logger.Warn("a shared decision could not be kept", "session", t.id, "err", err)
@@ -287,7 +267,7 @@ func (t *task) share(d directive.Decision, source string) {
 		}
 	}
 	t.c.mu.Unlock()
-	t.c.tell(t.event("decision_shared", data))
+	t.c.tell(t.event(row.DecisionShared, data))
 }
 
 // unseen returns the last ten shared decisions of other sessions that this session has not

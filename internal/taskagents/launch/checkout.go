@@ -10,11 +10,13 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 const (
@@ -26,6 +28,7 @@ const (
 // Checkouts gives access to users' own repositories.
 type Checkouts interface {
 	Inspect(ctx context.Context, path string) (workspace.Source, error)
+	SetupOf(s workspace.Source) (*workspace.Setup, error)
 	Parts(task string) []workspace.Workspace
 	ProvisionPart(ctx context.Context, req workspace.PartRequest) (workspace.Workspace, error)
 	CommitPart(ctx context.Context, id, message string) (string, error)
@@ -34,6 +37,8 @@ type Checkouts interface {
 	Line(ctx context.Context, id, file string, line int) (string, error)
 	Review(ctx context.Context, id, base string) (workspace.Review, error)
 	MergeTask(ctx context.Context, req workspace.MergeRequest) (workspace.Merged, error)
+	PublishTask(ctx context.Context, req workspace.PublishRequest) (forge.Pull, error)
+	TaskChecks(ctx context.Context, id string) (workspace.Workspace, []forge.Check, error)
 	DiscardTask(ctx context.Context, task string) ([]string, error)
 }
 
@@ -43,14 +48,27 @@ type Checkout struct {
 	Head        string // commit that the caller sees there; "" is not compared
 	Uncommitted bool   // start from its uncommitted changes too
 	Here        bool   // work in the checkout itself
+	// Setup is the digest of the setup that the caller was shown whole and agrees to, or NoSetup.
+	Setup string
+}
+
+// NoSetup is the value of [Checkout.Setup] that leaves the setup of the repository out.
+const NoSetup = "none"
+
+// Consents stores to which setups users have agreed, by the repository and the digest.
+type Consents interface {
+	Given(ctx context.Context, repository, digest string) (bool, error)
+	Give(ctx context.Context, by capability.Principal, repository, digest string) error
 }
 
 // InCheckout describes the checkout of a task.
 type InCheckout struct {
-	Source    workspace.Source `json:"source"`
-	Base      string           `json:"base"`           // commit that the parts start from
-	Name      string           `json:"name"`           // the branches are junctor/<name>/<part>
-	Here      bool             `json:"here,omitempty"` // the parts work in the checkout itself
+	Source workspace.Source `json:"source"`
+	Base   string           `json:"base"`           // commit that the parts start from
+	Name   string           `json:"name"`           // the branches are junctor/<name>/<part>
+	Here   bool             `json:"here,omitempty"` // the parts work in the checkout itself
+	// Setup prepares the worktree of each part. Later changes of its file have no effect on the task.
+	Setup     *workspace.Setup `json:"setup,omitempty"`
 	Discarded bool             `json:"discarded,omitempty"`
 }
 
@@ -91,10 +109,68 @@ func (l *Launcher) inspect(ctx context.Context, by capability.Principal, t Task)
 	return source, err
 }
 
+// setup returns the setup of a checkout, to which the user has agreed now or before, or nil. Without
+// an agreement it fails with approval_required, reason setup_required, with the text of the setup and
+// its digest in details.text and details.tree_hash.
+func (l *Launcher) setup(ctx context.Context, by capability.Principal, source workspace.Source, c Checkout) (*workspace.Setup, error) {
+	if c.Here || c.Setup == NoSetup {
+		return nil, nil
+	}
+	from, err := l.cfg.Checkouts()
+	if err != nil {
+		return nil, err
+	}
+	s, err := from.SetupOf(source)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	given, err := l.cfg.Consents.Given(ctx, source.GitDir, s.Digest)
+	if err == nil && !given && c.Setup == s.Digest {
+		given, err = true, l.cfg.Consents.Give(ctx, by, source.GitDir, s.Digest)
+	}
+	if err == nil && !given {
+		err = capability.Errorf(capability.CodeApprovalRequired, op, "the repository has a setup for the worktrees of agents, which you have not agreed to").
+			With("setup_required", "read "+workspace.SetupFile+"; then: junctor tasks create --yes, or --no-setup").
+			Detail("tree_hash", s.Digest).
+			Detail("text", "Before an agent starts, "+workspace.SetupFile+" of "+source.Path+" applies:\n\n"+text.VisibleLines(s.Text))
+	}
+	return s, err
+}
+
+// withChecks adds the checks of a setup to the metadata of a thread that has none.
+func withChecks(metadata json.RawMessage, s *workspace.Setup) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if s == nil || len(s.Checks) == 0 || jsonx.Unmarshal(metadata, &members) == nil && members[metaChecks] != nil {
+		return metadata, nil
+	}
+	var checks [][]string
+	for _, line := range s.Checks {
+		checks = append(checks, []string{"/bin/sh", "-c", line})
+	}
+	return row.WithMember(metadata, metaChecks, checks)
+}
+
+// noteSetup records the results of the commands that prepared the worktree of a part.
+func (l *Launcher) noteSetup(ctx context.Context, thread, label string, w workspace.Workspace, err error) {
+	e := row.Event{ThreadID: thread, EventType: row.SetupDone, Summary: label + ": the setup is done"}
+	var data any = w.Setup
+	if err != nil {
+		failed := capability.AsError(err)
+		e.EventType, e.Summary, data = row.SetupFailed, label+": "+failed.Message, failed.Details
+	}
+	if e.Data, err = row.WithMember(nil, "setup", data); err == nil {
+		err = l.cfg.Registry.Record(context.WithoutCancel(ctx), e)
+	}
+	if err != nil {
+		l.cfg.Logger.Warn("the output of a setup is not stored", "thread", thread, "part", label, "err", err)
+	}
+}
+
 // enter stores the checkout of a new thread, after its uncommitted changes were committed on a
 // branch of the task if the request includes them.
-func (l *Launcher) enter(ctx context.Context, t row.Thread, source workspace.Source, req Checkout) (InCheckout, error) {
-	c := InCheckout{Source: source, Base: source.Head, Here: req.Here}
+func (l *Launcher) enter(ctx context.Context, t row.Thread, source workspace.Source, setup *workspace.Setup, req Checkout,
+) (InCheckout, error) {
+	c := InCheckout{Source: source, Base: source.Head, Here: req.Here, Setup: setup}
 	c.Name = workspace.Word(t.Title, 30, "task") + "-" + t.ID[max(0, len(t.ID)-nameIDLen):]
 	if req.Uncommitted && source.Dirty {
 		from, err := l.cfg.Checkouts()
@@ -122,7 +198,7 @@ func (l *Launcher) keepCheckout(ctx context.Context, thread string, c InCheckout
 	var failed error
 	_, err := l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) {
 		var meta json.RawMessage
-		if meta, failed = withMember(t.Metadata, metaCheckout, c); failed == nil {
+		if meta, failed = row.WithMember(t.Metadata, metaCheckout, c); failed == nil {
 			t.Metadata = meta
 		}
 	})
@@ -161,11 +237,15 @@ func (l *Launcher) partPlace(ctx context.Context, d threads.Detail, n row.Node, 
 	}
 	req := workspace.PartRequest{
 		Source: c.Source, Task: d.ID, Part: n.ID, Branch: c.branch(partName(d, n)), Label: n.AssignedLabel, Start: c.Base,
+		Setup: c.Setup,
 	}
 	if len(heads) > 0 {
 		req.Start, req.Merge = heads[0], heads[1:]
 	}
 	w, err := from.ProvisionPart(ctx, req)
+	if len(w.Setup) > 0 || err != nil && capability.AsError(err).Reason == workspace.ReasonSetupFailed {
+		l.noteSetup(ctx, d.ID, n.AssignedLabel, w, err)
+	}
 	return placeOf(w), err
 }
 
@@ -269,26 +349,79 @@ type Merge struct {
 // reason task_not_done. It fails with invalid_input, reason not_reviewed, without a commit. Its
 // other errors are those of [workspace.Manager.MergeTask].
 func (l *Launcher) Merge(ctx context.Context, m Merge) (workspace.Merged, error) {
-	thread := m.ThreadID
-	if m.Commit == "" {
-		return workspace.Merged{}, capability.Errorf(capability.CodeInvalidInput, "tasks.merge", "the request names no commit that was reviewed").
-			With("not_reviewed", "look at the work with tasks diff, and give its commit (head)")
-	}
-	r, from, c, err := l.collect(ctx, thread)
+	r, from, c, err := l.complete(ctx, "tasks.merge", m.ThreadID, m.Commit, m.Partial)
 	if err != nil {
 		return workspace.Merged{}, err
-	}
-	if r.busy {
-		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "an agent resolves the conflicts of the parts").
-			With("task_not_done", "wait for it: junctor tasks watch "+thread)
-	}
-	if r.done < r.parts && !m.Partial || r.done == 0 {
-		return workspace.Merged{}, capability.Errorf(capability.CodeConflict, "tasks.merge", "%d of %d parts are done", r.done, r.parts).
-			With("task_not_done", "wait for the others, or merge what is done with --partial")
 	}
 	return from.MergeTask(ctx, workspace.MergeRequest{
 		ID: r.result.ID, Base: c.Base, Commit: m.Commit, Method: m.Method, Message: subject(r.title, r.thread),
 	})
+}
+
+// complete collects the work of a task to merge or publish it as the user reviewed it, at commit. It
+// fails with invalid_input, reason not_reviewed, without a commit, and with conflict, reason
+// task_not_done, if a part has not completed, unless partial is set.
+func (l *Launcher) complete(ctx context.Context, op, thread, commit string, partial bool) (collected, Checkouts, InCheckout, error) {
+	if commit == "" {
+		return collected{}, nil, InCheckout{}, capability.Errorf(capability.CodeInvalidInput, op, "the request names no reviewed commit").
+			With("not_reviewed", "look at the work with tasks diff, and give its commit (head)")
+	}
+	r, from, c, err := l.collect(ctx, thread)
+	switch {
+	case err != nil:
+	case r.busy:
+		err = capability.Errorf(capability.CodeConflict, op, "an agent resolves the conflicts of the parts").
+			With("task_not_done", "wait for it: junctor tasks watch "+thread)
+	case r.done < r.parts && !partial || r.done == 0:
+		err = capability.Errorf(capability.CodeConflict, op, "%d of %d parts are done", r.done, r.parts).
+			With("task_not_done", "wait for the others, or take what is done with --partial")
+	}
+	return r, from, c, err
+}
+
+// Pull describes the pull request for the work of a task. Its empty texts have defaults.
+type Pull struct {
+	ThreadID          string
+	Commit            string // Head of the Review that was shown to the user
+	Title, Body, Base string
+	Draft, Partial    bool
+}
+
+// Pull publishes the work of a task as a pull request at the forge of the checkout's origin. Its errors
+// are those of Merge about the work, and those of [workspace.Manager.PublishTask].
+func (l *Launcher) Pull(ctx context.Context, p Pull) (forge.Pull, error) {
+	r, from, c, err := l.complete(ctx, "tasks.pr", p.ThreadID, p.Commit, p.Partial)
+	if err != nil {
+		return forge.Pull{}, err
+	}
+	if p.Body == "" {
+		for _, c := range r.commits {
+			p.Body += "- " + c.Part + "\n"
+		}
+	}
+	return from.PublishTask(ctx, workspace.PublishRequest{
+		ID: r.result.ID, Base: c.Base, Commit: p.Commit, Title: cmp.Or(p.Title, r.title), Body: p.Body, Into: p.Base, Draft: p.Draft,
+	})
+}
+
+// Pulled is the pull request of a task with the checks of its commit.
+type Pulled struct {
+	forge.Pull
+	Commit string        `json:"commit"`
+	Checks []forge.Check `json:"checks"`
+}
+
+// Checks returns the pull request of a task and what the forge checks about it.
+func (l *Launcher) Checks(ctx context.Context, thread string) (Pulled, error) {
+	_, from, _, err := l.reviewed(ctx, thread)
+	if err != nil {
+		return Pulled{}, err
+	}
+	w, list, err := from.TaskChecks(ctx, byRole(from.Parts(thread))[workspace.ResultRole].ID)
+	if err != nil {
+		return Pulled{}, err
+	}
+	return Pulled{*w.Pull, w.Published, list}, nil
 }
 
 // Discard removes the worktrees and branches of a task from the user's repository. It fails with

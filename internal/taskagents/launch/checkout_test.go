@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -22,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 // workers are programs of agents that only record what they were started with.
@@ -80,8 +82,14 @@ func newJob(t *testing.T) *job {
 	if j.r, err = threads.New(threads.Config{Store: st, Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
+	git, err := gitcmd.New(gitcmd.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	j.where, err = workspace.Open(t.Context(), workspace.Config{
 		Base: filepath.Join(dir, "work"), State: filepath.Join(dir, "state"), MinFree: 1,
+		Policy: forge.Policy{OperatorPrefixes: []string{filepath.Join(dir, "remotes")}},
+		Forge:  func(forge.Repo) forge.Host { return &forge.BareHost{Git: git} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +99,22 @@ func newJob(t *testing.T) *job {
 		Registry: j.r, Agents: j.w, Logger: slog.New(slog.DiscardHandler),
 		Checkouts: func() (launch.Checkouts, error) { return j.where, nil },
 		Standing:  func(string) (capability.Principal, error) { return j.by, nil },
+		Consents:  agreed{},
 	})
 	j.l.Use(coordinated{j.r})
 	return j
+}
+
+// agreed is the setups that users have agreed to.
+type agreed map[string]string
+
+func (a agreed) Given(_ context.Context, repository, digest string) (bool, error) {
+	return a[repository] == digest, nil
+}
+
+func (a agreed) Give(_ context.Context, _ capability.Principal, repository, digest string) error {
+	a[repository] = digest
+	return nil
 }
 
 func (j *job) git(args ...string) string {
@@ -300,6 +321,57 @@ func TestAMergeTakesOnlyTheCommitThatWasReviewed(t *testing.T) {
 	}
 }
 
+func TestTheWorkOfAllPartsBecomesAPullRequest(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	remote := filepath.Join(filepath.Dir(j.repo), "remotes", "widget.git")
+	j.git("init", "-q", "--bare", "-b", "main", remote)
+	j.git("remote", "add", "origin", remote)
+	j.git("push", "-q", "origin", "main")
+	made := j.create(launch.Part{Label: "one"}, launch.Part{Label: "two"})
+	if _, err := j.l.Checks(t.Context(), made.ThreadID); err == nil {
+		t.Error("Checks(before there is work): got no error, want one")
+	}
+	j.write(j.folder("one"), "one.txt", "one\n")
+	j.end(made.ThreadID, j.folder("one"))
+	r, err := j.l.Review(t.Context(), made.ThreadID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull := launch.Pull{ThreadID: made.ThreadID}
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "not_reviewed" {
+		t.Errorf("Pull(without a commit) = %v, want not_reviewed", err)
+	}
+	pull.Commit = r.Head
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "task_not_done" {
+		t.Errorf("Pull(of one of two parts) = %v, want task_not_done", err)
+	}
+	j.write(j.folder("two"), "two.txt", "two\n")
+	j.end(made.ThreadID, j.folder("two"))
+	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "work_moved" {
+		t.Errorf("Pull(of what has moved) = %v, want work_moved", err)
+	}
+	if r, err = j.l.Review(t.Context(), made.ThreadID, ""); err != nil {
+		t.Fatal(err)
+	}
+	pull.Commit = r.Head
+	out, err := j.l.Pull(t.Context(), pull)
+	if err != nil || out.Number != 1 || out.State != "open" {
+		t.Fatalf("Pull = %+v, %v, want the open pull request 1", out, err)
+	}
+	if got := j.git("--git-dir", remote, "show", r.Branch+":two.txt"); got != "two\n" {
+		t.Errorf("two.txt of the pushed branch = %q, want the part's", got)
+	}
+	said, err := os.ReadFile(filepath.Join(remote, "junctor-pulls", "1.json"))
+	if err != nil || !strings.Contains(string(said), "The job") || !strings.Contains(string(said), "- one\\n- two") {
+		t.Errorf("the pull request is %s, %v, want the title and the parts of the task", said, err)
+	}
+	checks, err := j.l.Checks(t.Context(), made.ThreadID)
+	if err != nil || checks.Number != 1 || checks.Commit != r.Head || len(checks.Checks) != 0 {
+		t.Errorf("Checks = %+v, %v, want those of the pull request", checks, err)
+	}
+}
+
 func TestConflictsOfPartsAreResolvedByOneMoreAgent(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -395,6 +467,67 @@ func TestACheckoutIsForOperatorsOnThisMachine(t *testing.T) {
 	}
 	if _, err := j.l.Review(t.Context(), made.ThreadID, ""); reason(err) != "no_checkout" {
 		t.Errorf("Review(without checkout) = %v, want no_checkout", err)
+	}
+}
+
+func TestASetupAppliesOnlyAfterAnAgreementToItsWholeText(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	if err := os.Mkdir(filepath.Join(j.repo, ".junctor"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.write(j.repo, ".gitignore", ".env\n")
+	j.write(j.repo, ".env", "KEY=1\n")
+	create := func(setup string, here bool) (launch.Created, error) {
+		return j.l.Create(t.Context(), j.by, launch.Task{
+			Title: "The job", Parts: []launch.Part{{Task: "Do it", Label: "a", AgentType: "claude"}},
+			Checkout: &launch.Checkout{Path: j.repo, Setup: setup, Here: here},
+		})
+	}
+	copied := func(made launch.Created) bool {
+		t.Helper()
+		if len(made.Agents) != 1 {
+			t.Fatalf("agents = %+v, want one", made.Agents)
+		}
+		_, err := os.Stat(filepath.Join(made.Agents[0].Workdir, ".env"))
+		return err == nil
+	}
+	const whole = "copy: [.env]\nchecks: [test -f .env]\n# last line\n"
+	j.write(j.repo, workspace.SetupFile, whole)
+	_, err := create("", false)
+	e := capability.AsError(err)
+	text, _ := e.Details["text"].(string)
+	digest, _ := e.Details["tree_hash"].(string)
+	if e == nil || e.Code != capability.CodeApprovalRequired || e.Reason != "setup_required" ||
+		!strings.HasSuffix(text, strings.TrimSpace(whole)) {
+		t.Fatalf("Create(without an agreement) = %v with %q; want approval_required, setup_required and the whole text", err, text)
+	}
+	for _, other := range []string{"yes", strings.Repeat("0", 64)} {
+		if _, err := create(other, false); reason(err) != "setup_required" {
+			t.Errorf("Create(setup %q) = %v, want setup_required", other, err)
+		}
+	}
+	made, err := create(launch.NoSetup, false)
+	if err != nil || copied(made) {
+		t.Errorf("Create(no setup) = %v, copied %v; want no error and nothing copied", err, copied(made))
+	}
+	made, err = create(digest, false)
+	if err != nil || !copied(made) {
+		t.Fatalf("Create(agreed) = %v; want no error and the file copied", err)
+	}
+	d, err := j.r.Detail(t.Context(), made.ThreadID, threads.Selection{})
+	if err != nil || !strings.Contains(string(d.Metadata), `"checks":[["/bin/sh","-c","test -f .env"]]`) {
+		t.Errorf("metadata = %s, %v; want the checks of the setup", d.Metadata, err)
+	}
+	if made, err = create("", false); err != nil || !copied(made) {
+		t.Errorf("Create(agreed before) = %v, want no question", err)
+	}
+	j.write(j.repo, workspace.SetupFile, whole+"run: [id]\n")
+	if _, err := create(digest, false); reason(err) != "setup_required" {
+		t.Errorf("Create(after a change) = %v, want setup_required", err)
+	}
+	if _, err := create("", true); err != nil {
+		t.Errorf("Create(in place) = %v, want no error", err)
 	}
 }
 

@@ -49,6 +49,7 @@ type Registry interface {
 	SetNode(ctx context.Context, thread, node string, status row.NodeStatus) (threads.Moved, error)
 	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
+	Record(ctx context.Context, e row.Event) error
 	MoveMail(ctx context.Context, thread, id string, to row.MailState, session string) error
 }
 
@@ -74,13 +75,10 @@ type Place struct {
 	Conflicts        []string // files with conflicts between the parts that this one depends on
 }
 
-// Workspaces creates clones of repositories.
+// Workspaces creates clones of repositories, and worktrees beside them.
 type Workspaces interface {
-	Clone(ctx context.Context, repo, base, label string) (Place, error)
-	// Worktree creates a worktree with its own branch beside a clone.
-	Worktree(ctx context.Context, clone, label string) (Place, error)
-	// Path returns an existing workspace by its id.
-	Path(id string) (Place, error)
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	Get(id string) (workspace.Workspace, error)
 }
 
 // Chooser selects the program for a task.
@@ -97,6 +95,7 @@ type Config struct {
 	Workspaces Workspaces
 	// Checkouts returns the access to users' repositories, or why it is not available.
 	Checkouts func() (Checkouts, error)
+	Consents  Consents
 	Chooser   Chooser
 	// Standing returns the principal with the given id and its current rights.
 	Standing func(id string) (capability.Principal, error)
@@ -132,8 +131,8 @@ func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 // started, the thread is stopped.
 //
 // Its errors: invalid_input (no_parts, too_many_agents, unknown_agent_type, bad_metadata,
-// invalid_plan, and those of a checkout), denied (checks_denied, checkout_denied), too_large, and
-// those of the registry. If storing the
+// invalid_plan, and those of a checkout), denied (checks_denied, checkout_denied), approval_required
+// (setup_required), too_large, and those of the registry. If storing the
 // brief or creating the Task fails, the thread exists and its id is returned.
 func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) (Created, error) {
 	plan, err := l.plan(by, t)
@@ -141,8 +140,15 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 		return Created{}, err
 	}
 	var source workspace.Source
+	var setup *workspace.Setup
 	if t.Checkout != nil {
-		if source, err = l.inspect(ctx, by, t); err != nil {
+		if source, err = l.inspect(ctx, by, t); err == nil {
+			setup, err = l.setup(ctx, by, source, *t.Checkout)
+		}
+		if err == nil {
+			plan.Thread.Metadata, err = withChecks(plan.Thread.Metadata, setup)
+		}
+		if err != nil {
 			return Created{}, err
 		}
 	}
@@ -154,7 +160,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	defer l.starts(made.Thread.ID)()
 	out := Created{ThreadID: made.Thread.ID}
 	if t.Checkout != nil {
-		c, err := l.enter(ctx, made.Thread, source, *t.Checkout)
+		c, err := l.enter(ctx, made.Thread, source, setup, *t.Checkout)
 		if err != nil {
 			l.giveUp(ctx, made.Thread.ID, "its checkout could not be used")
 			return out, err
@@ -220,7 +226,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		meta = row.WithMeta(meta, key, value)
 	}
 	if t.Validator != nil {
-		if meta, err = withMember(meta, "validator", t.Validator); err != nil {
+		if meta, err = row.WithMember(meta, "validator", t.Validator); err != nil {
 			return p, err
 		}
 	}
@@ -231,10 +237,11 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	if len(t.Criteria) == 0 {
 		criteria = nil
 	}
+	request := cmp.Or(t.Request, t.Parts[0].Task)
 	p = threads.Plan{Brief: t.Brief, Thread: row.Thread{
 		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID,
-		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: t.Kind,
-		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
+		Title: cmp.Or(t.Title, beginning(request)), Kind: cmp.Or(t.Kind, row.ThreadKind(choice.KindOf(request))),
+		OriginalRequest: request, AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {
 		name := programs.Name("")
@@ -303,20 +310,6 @@ func beginning(s string) string {
 		return line
 	}
 	return strings.TrimSpace(text.CutRunes(line, titleLen-1)) + "…"
-}
-
-// withMember returns a copy of the JSON object with one member set. An empty object is {}.
-func withMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if err := jsonx.Unmarshal(object, &members); len(object) > 0 && err != nil {
-		return nil, err
-	}
-	raw, err := jsonx.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	members[key] = raw
-	return jsonx.Marshal(members)
 }
 
 // asError returns the *capability.Error in err, or err converted to one.

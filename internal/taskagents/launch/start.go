@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 const (
@@ -270,7 +271,8 @@ func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Pla
 	if err != nil || len(d.Nodes) == 2 {
 		return clone, err
 	}
-	return l.cfg.Workspaces.Worktree(ctx, clone.ID, n.AssignedLabel)
+	w, err := l.cfg.Workspaces.Provision(ctx, workspace.Request{Parent: clone.ID, Role: "part", Slug: n.AssignedLabel})
+	return placeOf(w), err
 }
 
 // clone returns the clone of a thread. The first call creates it and stores its id in the
@@ -283,14 +285,15 @@ func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) 
 		return Place{}, err
 	}
 	if id := row.Meta(d.Metadata, metaWorkspace); id != "" {
-		return l.cfg.Workspaces.Path(id)
+		w, err := l.cfg.Workspaces.Get(id)
+		return placeOf(w), err
 	}
-	place, err := l.cfg.Workspaces.Clone(ctx, repo, base, label)
+	w, err := l.cfg.Workspaces.Provision(ctx, workspace.Request{Repo: repo, BaseBranch: base, Role: "task", Slug: label})
 	if err != nil {
 		return Place{}, err
 	}
-	_, err = l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, metaWorkspace, place.ID) })
-	return place, err
+	_, err = l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, metaWorkspace, w.ID) })
+	return placeOf(w), err
 }
 
 // instructions returns the prompt of a part (its task, its pending messages and the summaries
@@ -334,7 +337,7 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 	req agents.Request,
 ) (agents.Info, error) {
 	label := cmp.Or(n.AssignedLabel, t.Title)
-	meta, err := withMember(nil, "keepAliveAfterComplete", true)
+	meta, err := row.WithMember(nil, "keepAliveAfterComplete", true)
 	if err != nil {
 		return agents.Info{}, err
 	}
@@ -367,7 +370,7 @@ func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row
 		Keep bool `json:"keepAliveAfterComplete"`
 	}
 	if len(t.Metadata) > 0 && json.Unmarshal(t.Metadata, &said) == nil && said.Keep {
-		if meta, err := withMember(s.Metadata, "keepAlive", true); err == nil {
+		if meta, err := row.WithMember(s.Metadata, "keepAlive", true); err == nil {
 			s.Metadata = meta
 		}
 	}

@@ -38,6 +38,7 @@ func claudeProgram() Program {
 		Greeting: "Claude Code", DeliverDelay: 800 * time.Millisecond,
 		Answers:  claudeAnswers,
 		Protocol: StreamJSON,
+		Records:  ".claude/projects",
 		plan:     (*build).claude,
 		approval: func(p Preset, a *Approval) {
 			a.CLIFlags = append(a.CLIFlags, claudePresetFlags(p, true)...)

@@ -34,6 +34,7 @@ func geminiProgram() Program {
 			}
 		},
 		Protocol: ACP,
+		Records:  ".gemini/tmp",
 		Kinds: map[string]string{
 			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
 			"search": "glob", "execute": "run_shell_command", "fetch": "web_fetch",

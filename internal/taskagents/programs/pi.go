@@ -12,7 +12,7 @@ func piProgram() Program {
 		Account:     Account{File: ".pi/agent/auth.json"},
 		Keys:        apiKeys("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
 		OneProvider: true,
-		Strengths:   Strengths{.55, .5, .55, .5, .5, .35, .5, .5}, Terse: true,
+		Strengths:   Strengths{.55, .5, .55, .5, .5, .35, .5, .5},
 		Tools: []ToolGroup{
 			{FileRead, []string{"read", "grep", "find", "ls"}},
 			{FileWrite, []string{"edit", "write"}},

@@ -414,9 +414,6 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s %s: %s; want got = %v", tt.of, tt.tool, got, tt.want)
 		}
 	}
-	if programs.ShellUse.Risk() != "high" || programs.Web.Risk() != "medium" || programs.Planning.Risk() != "low" {
-		t.Error(`risks; want programs.ShellUse.Risk() = "high", programs.Web.Risk() = "medium", programs.Planning.Risk() = "low"`)
-	}
 }
 
 func TestPresetsInTheProgramsOwnWords(t *testing.T) {

@@ -40,17 +40,6 @@ const (
 	Blocked Verdict = "blocked"
 )
 
-// Risk returns the potential harm of a category: low, medium or high.
-func (c Category) Risk() string {
-	switch c {
-	case FileRead, Planning, UserInteraction:
-		return "low"
-	case ShellUse:
-		return "high"
-	}
-	return "medium"
-}
-
 // PresetRow is one preset in the answer of GET /approval-presets.
 type PresetRow struct {
 	Preset      Preset     `json:"preset"`

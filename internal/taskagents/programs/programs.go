@@ -64,8 +64,6 @@ type Program struct {
 
 	Strengths     Strengths
 	Subscriptions []string // configured subscription providers that are its own
-	// Terse is set if it executes its input without reasoning about prose.
-	Terse bool
 
 	Tools    []ToolGroup
 	Files    []WorkspaceFile // that it reads in a workspace, its memory file first
@@ -78,6 +76,10 @@ type Program struct {
 	FailedHook string
 	// StrayTurns is set if it runs turns of its own, for example one that finds a title.
 	StrayTurns bool
+
+	// Records is the folder below the user's home in which it records conversations, and hooks name
+	// the file. "" if it records them in Spawn.KeepDir, or in another form.
+	Records string
 
 	DeliverDelay time.Duration // between ready and the first input
 	NoServer     bool          // it cannot use an MCP server

@@ -25,6 +25,7 @@ func qwenProgram() Program {
 		Files:    []WorkspaceFile{memoryFile("QWEN.md"), configFile(".qwen/settings.json", "json")},
 		Greeting: "Qwen Code", DeliverDelay: defaultDeliverDelay,
 		Protocol: ACP,
+		Records:  ".qwen",
 		Kinds: map[string]string{
 			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
 			"search": "glob", "execute": "run_shell_command", "fetch": "web_fetch",

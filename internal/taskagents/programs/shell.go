@@ -7,7 +7,7 @@ import (
 func shellProgram() Program {
 	return Program{
 		Name: Shell, Aliases: []string{"shell", "bash"}, Binary: "/bin/bash",
-		Greeting: "pty>", DeliverDelay: defaultDeliverDelay, Terse: true,
+		Greeting: "pty>", DeliverDelay: defaultDeliverDelay,
 		plan: (*build).shell,
 	}
 }

@@ -165,7 +165,7 @@ func (s *Session) choose(ctx context.Context, fingerprint string, target int) er
 			return err
 		}
 		at += step
-		there, err := s.await(ctx, cursorTimeout, func() bool { return stands(s.view().Dialog, at) })
+		there, err := s.x.Await(ctx, cursorTimeout, func() bool { return stands(s.view().Dialog, at) })
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (s *Session) choose(ctx context.Context, fingerprint string, target int) er
 		if err != nil {
 			return err
 		}
-		left, err = s.await(ctx, confirmTimeout, func() bool {
+		left, err = s.x.Await(ctx, confirmTimeout, func() bool {
 			st := s.detector.Status()
 			return st.State != detect.Blocked || st.Blocker.Fingerprint != fingerprint || s.view().Dialog == nil
 		})

@@ -93,7 +93,7 @@ func (s *Session) Control(who string, take bool) error {
 	}
 	if take != was {
 		s.emit(Event{Type: Controlled, Cause: map[bool]string{true: "taken", false: "released"}[take]})
-		s.news()
+		s.x.Notify()
 		poke(s.wake)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (s *Session) Resize(who string, cols, rows int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
-		return s.endedError()
+		return s.x.Ended()
 	}
 	if err := s.others(who); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -28,6 +29,7 @@ const (
 	SubmitFailed  Type = "submit_failed"
 	Stall         Type = "stall"
 	Wedged        Type = "wedged"
+	Used          Type = "usage"
 	Ended         Type = "stopped"
 	Failed        Type = "error"
 	Output        Type = "output"
@@ -57,6 +59,9 @@ type Event struct {
 	QuietMS   int64  `json:"quietMs,omitempty"`
 	ExitCode  *int   `json:"exitCode,omitempty"`
 	Signal    string `json:"exitSignal,omitempty"`
+
+	Usage *programs.Usage `json:"usage,omitempty"` // of the session so far
+	More  programs.Usage  `json:"-"`               // since the last event with Usage
 
 	Data   []byte `json:"-"` // of output
 	Offset uint64 `json:"-"` // of output: number of bytes before it

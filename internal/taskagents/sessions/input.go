@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	case <-ctx.Done():
 		return capability.AsError(ctx.Err())
 	case <-s.ctx.Done():
-		return s.endedError()
+		return s.x.Ended()
 	}
 	s.mu.Lock()
 	now := time.Now()
@@ -68,7 +69,7 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	case <-ctx.Done():
 		return capability.AsError(ctx.Err())
 	case <-s.ctx.Done():
-		return s.endedError()
+		return s.x.Ended()
 	}
 }
 
@@ -84,17 +85,6 @@ const (
 	Queued Outcome = "queued"
 )
 
-// message is a text that waits to be typed.
-type message struct {
-	ctx     context.Context
-	text    string
-	at      bool // type it although the program is busy
-	first   bool
-	outcome Outcome
-	err     error
-	done    chan struct{}
-}
-
 // Send types a text and presses Enter when the program is ready; up to 20 texts wait in order.
 // With atOnce it also types into a busy program, which queues the text itself. Send returns when
 // the screen shows whether the program accepted the text.
@@ -104,53 +94,17 @@ type message struct {
 // (session_ended), timeout (not_ready), failed (submit_failed: the text is still in the input
 // box after Enter was pressed three times), and those of ctx.
 func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, error) {
-	const op = "tasks.send"
-	text = plain(text)
-	switch {
-	case text == "":
-		return NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
-	case len(text) > MaxMessage:
-		return NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", MaxMessage>>20)
-	}
-	s.mu.Lock()
-	err := s.blocked()
-	s.mu.Unlock()
-	if err != nil {
-		return NotSent, err
-	}
-	m := &message{ctx: ctx, text: text, at: atOnce, outcome: NotSent, done: make(chan struct{})}
-	select {
-	case <-s.ctx.Done():
-		return NotSent, s.endedError()
-	case s.messages <- m:
-	default:
-		return NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already",
-			MaxQueued).With("too_many_messages", "wait until it has worked some off")
-	}
-	select {
-	case <-m.done:
-		return m.outcome, m.err
-	case <-s.ctx.Done():
-		return NotSent, s.endedError()
-	}
+	return s.x.Send(ctx, plain(text), atOnce, s.blocked)
 }
 
 // blocked returns an error if no text can be sent because the session has ended or waits for an
 // answer or a login. The caller holds mu.
 func (s *Session) blocked() error {
-	st := s.detector.Status()
-	switch {
-	case s.gone:
-		return s.endedError()
-	case st.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(ReasonBlocked,
-			"see its screen with: junctor tasks attach "+s.spec.ID)
-	case st.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s",
-			s.spec.Mask.Text(st.Blocker.Prompt)).With(ReasonBlocked, "answer it with keys, or choose one of its options")
-		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
+	if s.gone {
+		return s.x.Ended()
 	}
-	return nil
+	return s.spec.Mask.Blocked(s.detector.Status(), "see its screen with: junctor tasks attach "+s.spec.ID,
+		"answer it with keys, or choose one of its options")
 }
 
 // plain returns a text without escape sequences and control characters other than line feeds and
@@ -162,38 +116,19 @@ func plain(text string) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(escapes(text), ""))
+	}, strings.ToValidUTF8(StripEscapes(text), ""))
 	return strings.TrimSpace(text)
 }
 
-// escapes removes escape sequences.
-func escapes(text string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "\x1b")
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		switch {
-		case strings.HasPrefix(rest, "["): // CSI: up to its final byte
-			i := strings.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 && r <= 0x7e })
-			if i < 0 {
-				return out.String()
-			}
-			text = rest[i+2:]
-		case strings.HasPrefix(rest, "]"): // OSC: up to BEL or ST
-			i := strings.IndexAny(rest, "\a\x1b")
-			if i < 0 {
-				return out.String()
-			}
-			text = strings.TrimPrefix(rest[i+1:], "\\")
-		case rest != "":
-			text = rest[1:]
-		default:
-			return out.String()
-		}
+// escapes matches terminal escape sequences, of which the last may be incomplete.
+var escapes = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(\x07|\x1b\\)?|(?s:.))?`)
+
+// StripEscapes returns a text without escape sequences.
+func StripEscapes(text string) string {
+	if strings.Contains(text, "\x1b") {
+		return escapes.ReplaceAllString(text, "")
 	}
+	return text
 }
 
 // deliver types the first task and then the sent messages, one after the other.
@@ -201,15 +136,7 @@ func (s *Session) deliver() {
 	if s.spec.Task != "" {
 		s.firstTask()
 	}
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case m := <-s.messages:
-			m.outcome, m.err = s.typed(m)
-			close(m.done)
-		}
-	}
+	s.x.Deliver(s.typed)
 }
 
 // firstTask types the first task, or waits until the program has started the one on its command
@@ -219,13 +146,13 @@ func (s *Session) firstTask() {
 		s.mu.Lock()
 		s.remember(s.spec.Task)
 		s.mu.Unlock()
-		begun, err := s.await(s.ctx, startTimeout, func() bool { return s.turns > 0 })
+		begun, err := s.x.Await(s.ctx, startTimeout, func() bool { return s.turns > 0 })
 		if err == nil && !begun {
 			s.failed("the program did not begin with the task on its command line", "not_started")
 		}
 		return
 	}
-	m := &message{ctx: s.ctx, text: plain(s.spec.Task), first: true}
+	m := &Text{Ctx: s.ctx, Content: plain(s.spec.Task), First: true}
 	if _, err := s.typed(m); err != nil && s.ctx.Err() == nil {
 		s.m.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
 	}
@@ -245,15 +172,15 @@ func (s *Session) failed(why, kind string) {
 }
 
 // typed waits until a message may be typed and submits it.
-func (s *Session) typed(m *message) (Outcome, error) {
-	ctx, cancel := context.WithCancel(m.ctx)
+func (s *Session) typed(m *Text) (Outcome, error) {
+	ctx, cancel := context.WithCancel(m.Ctx)
 	defer cancel()
 	for {
 		limit := readyTimeout
-		if !m.first {
+		if !m.First {
 			limit = 24 * time.Hour // as long as its sender waits
 		}
-		ready, err := s.await(ctx, limit, func() bool { return s.takes(m) })
+		ready, err := s.x.Await(ctx, limit, func() bool { return s.takes(m) })
 		if err != nil {
 			return NotSent, err
 		}
@@ -262,7 +189,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready",
 				"see its screen with: junctor tasks attach "+s.spec.ID)
 		}
-		if m.first { // the program must stay ready for a moment
+		if m.First { // the program must stay ready for a moment
 			if !wait(ctx, max(readyDelay, s.spec.PostReady)) {
 				return NotSent, capability.AsError(ctx.Err())
 			}
@@ -273,13 +200,13 @@ func (s *Session) typed(m *message) (Outcome, error) {
 				continue
 			}
 		}
-		return s.submit(ctx, m.text)
+		return s.submit(ctx, m.Content)
 	}
 }
 
 // takes reports whether a message may be typed now: no user has control, no dialog is open, and
-// the program is ready, or busy if the message has at. The caller holds mu.
-func (s *Session) takes(m *message) bool {
+// the program is ready, or busy if the message has AtOnce. The caller holds mu.
+func (s *Session) takes(m *Text) bool {
 	if !s.taken.IsZero() || s.view().Dialog != nil {
 		return false
 	}
@@ -287,7 +214,7 @@ func (s *Session) takes(m *message) bool {
 	case detect.Ready:
 		return true
 	case detect.Busy:
-		return m.at
+		return m.AtOnce
 	}
 	return false
 }
@@ -325,7 +252,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 			return NotSent, err
 		}
 		outcome := NotSent
-		if _, err := s.await(ctx, confirmTimeout, func() bool {
+		if _, err := s.x.Await(ctx, confirmTimeout, func() bool {
 			switch st := s.detector.Status(); {
 			// A report of the program is sufficient. A new turn is not while the text is still in
 			// the box, because the screen may show the previous turn.
@@ -362,6 +289,6 @@ func (s *Session) clear(ctx context.Context) error {
 	if err := s.write(ctx, []byte("\x03")); err != nil {
 		return err
 	}
-	_, err := s.await(ctx, confirmTimeout, func() bool { return !holds() })
+	_, err := s.x.Await(ctx, confirmTimeout, func() bool { return !holds() })
 	return err
 }

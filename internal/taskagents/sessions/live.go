@@ -16,13 +16,6 @@ const (
 	Structured Mode = "structured" // over pipes, with a protocol
 )
 
-// Usage is the usage of a conversation so far, as reported by its program.
-type Usage struct {
-	In  int64   `json:"inputTokens"`
-	Out int64   `json:"outputTokens"`
-	USD float64 `json:"costUsd,omitempty"`
-}
-
 // Live is a session of any mode. Its methods are safe for concurrent use, also after the session
 // has ended. [InTerminal] returns the session with the methods of a terminal.
 type Live interface {

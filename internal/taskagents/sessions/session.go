@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
@@ -27,8 +26,8 @@ type Session struct {
 	ctx      context.Context // ends with the program
 	cancel   context.CancelFunc
 	terminal Terminal
-	out      chan piece    // to the keyboard
-	messages chan *message // texts to be typed, in order
+	out      chan piece // to the keyboard
+	x        *Exchange
 	done     chan struct{} // closed after the end and Cleanup
 	wake     chan struct{} // signals that timers may have changed
 	replied  chan struct{} // signals that replies is not empty
@@ -41,14 +40,13 @@ type Session struct {
 	screen   *term.Screen
 	detector *detect.Detector
 	console  Ring
-	replies  [][]byte      // to the program's terminal queries
-	asked    bool          // a client has requested the end
-	turns    uint64        // number of observed starts of turns
-	submits  uint64        // number of starts that the program reported
-	changed  chan struct{} // closed at the next change of the screen or the state; nil if no goroutine waits
-	sent     []string      // last sent texts, folded
-	last     string        // last typed text
-	result   result        // last message of the turn, if the program reported it
+	replies  [][]byte // to the program's terminal queries
+	asked    bool     // a client has requested the end
+	turns    uint64   // number of observed starts of turns
+	submits  uint64   // number of starts that the program reported
+	sent     []string // last sent texts, folded
+	last     string   // last typed text
+	result   result   // last message of the turn, if the program reported it
 	answers  answering
 	watch    watching
 	holder   string    // user with control
@@ -60,11 +58,12 @@ type result struct{ text, source string }
 
 func newSession(m *Manager, spec Spec) *Session {
 	s := &Session{
-		m: m, spec: spec, out: make(chan piece), messages: make(chan *message, MaxQueued), done: make(chan struct{}),
+		m: m, spec: spec, out: make(chan piece), done: make(chan struct{}),
 		wake: make(chan struct{}, 1), replied: make(chan struct{}, 1),
 		screen: term.New(spec.Cols, spec.Rows),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.x = NewExchange(s.ctx, spec.ID, &s.mu)
 	s.detector = detect.New(spec.Rules, spec.Version, s.screen)
 	s.screen.Reply = func(b []byte) {
 		if len(s.replies) < maxReplies { // bounded, because a program may ask endlessly
@@ -154,7 +153,7 @@ func (s *Session) printed(data []byte) {
 	s.info.LastActivity = now
 	s.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
 	replies := len(s.replies)
-	s.news()
+	s.x.Notify()
 	s.mu.Unlock()
 	poke(s.wake)
 	if replies > 0 {
@@ -179,7 +178,7 @@ func (s *Session) over() {
 		s.info.Error = last
 	}
 	s.emit(e)
-	s.news()
+	s.x.Notify()
 	s.mu.Unlock()
 	s.cancel()
 	_ = s.terminal.Close()
@@ -276,7 +275,7 @@ func (s *Session) moved(changes []detect.Change) {
 		}
 	}
 	if len(changes) > 0 {
-		s.news()
+		s.x.Notify()
 	}
 }
 
@@ -383,42 +382,6 @@ func (s *Session) emit(e Event) {
 	s.tell(s.spec.Mask.Event(e))
 }
 
-// news wakes goroutines that wait for a change. The caller holds mu.
-func (s *Session) news() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
-// await waits until holds, which is called with mu held, returns true. It returns false after
-// limit, and an error if ctx or the session ends.
-func (s *Session) await(ctx context.Context, limit time.Duration, holds func() bool) (bool, error) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for {
-		s.mu.Lock()
-		if holds() {
-			s.mu.Unlock()
-			return true, nil
-		}
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timer.C:
-			return false, nil
-		case <-ctx.Done():
-			return false, capability.AsError(ctx.Err())
-		case <-s.ctx.Done():
-			return false, s.endedError()
-		}
-	}
-}
-
 // wait waits for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -429,10 +392,6 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (s *Session) endedError() error {
-	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With(ReasonEnded, "")
 }
 
 // Stop ends the session. It asks the program to exit and kills it with all its descendants after

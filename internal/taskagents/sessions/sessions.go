@@ -162,7 +162,7 @@ type Info struct {
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 	ResumeToken  string          `json:"resumeToken,omitempty"`
 	Mode         Mode            `json:"mode"`
-	Usage        *Usage          `json:"usage,omitempty"`   // nil if the program does not report it
+	Usage        *programs.Usage `json:"usage,omitempty"`   // nil if the program does not report it
 	Queued       int             `json:"queued,omitempty"`  // messages that wait
 	Control      bool            `json:"control,omitempty"` // a user has control
 	Completed    int             `json:"completedTurns,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -17,7 +18,7 @@ func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.info
-	i.Queued, i.Control = len(s.messages), !s.taken.IsZero()
+	i.Queued, i.Control = s.x.Waiting(), !s.taken.IsZero()
 	return s.spec.Mask.Info(i)
 }
 
@@ -50,8 +51,31 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	}
 	s.detector.Fact(now, f)
 	s.moved(s.detector.Tick(now))
-	s.news()
+	s.x.Notify()
 	poke(s.wake)
+}
+
+// Spend sets the usage of the session so far, and reports what has been added. The event is sent after
+// the end of the session too.
+func (s *Session) Spend(u programs.Usage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, more := s.info.Spend(u); more {
+		s.emit(e)
+	}
+}
+
+// Spend sets i.Usage and returns the event that reports the change. more is false if nothing changed.
+func (i *Info) Spend(u programs.Usage) (e Event, more bool) {
+	was := programs.Usage{}
+	if i.Usage != nil {
+		was = *i.Usage
+	}
+	if u = u.Max(was); u == was {
+		return e, false
+	}
+	i.Usage = &u
+	return Event{Type: Used, Usage: &u, More: u.Minus(was)}, true
 }
 
 // Asked reports whether one of the texts was among the last sent ones, because programs also

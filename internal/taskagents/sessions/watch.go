@@ -44,7 +44,7 @@ func (s *Session) look(now time.Time) time.Time {
 	if !s.taken.IsZero() && now.Sub(s.taken) >= controlTTL {
 		s.taken = time.Time{}
 		s.emit(Event{Type: Controlled, Cause: "no input"})
-		s.news()
+		s.x.Notify()
 	}
 	if now.Before(w.at) {
 		return w.at

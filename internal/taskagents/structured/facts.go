@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
@@ -78,14 +79,13 @@ func (s *Session) named(token string) {
 }
 
 func (s *Session) spent(u dialect.Usage) {
-	in, out, usd := max(u.In, 0), max(u.Out, 0), max(u.USD, 0)
-	if !u.Total {
-		s.usage.In += in
-		s.usage.Out += out
-		s.usage.USD += usd
-		return
+	now := u.Max(programs.Usage{})
+	if was := s.info.Usage; !u.Total && was != nil {
+		now = was.Plus(now)
 	}
-	s.usage = dialect.Usage{In: max(s.usage.In, in), Out: max(s.usage.Out, out), USD: max(s.usage.USD, usd)}
+	if e, more := s.info.Spend(now); more {
+		s.emit(e)
+	}
 }
 
 // works sets the phase of the turn, unless it waits for the user.
@@ -151,7 +151,7 @@ func (s *Session) move(to detect.Status, cause, content string) {
 		}
 		s.emit(e)
 	}
-	s.news()
+	s.x.Notify()
 }
 
 // emit numbers, masks and reports an event. The caller holds mu, so that events are in order.
@@ -160,14 +160,6 @@ func (s *Session) emit(e sessions.Event) {
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
 	if s.cfg.Tell != nil {
 		s.cfg.Tell(s.spec.Mask.Event(e))
-	}
-}
-
-// news wakes goroutines that wait for a change. The caller holds mu.
-func (s *Session) news() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
@@ -84,8 +85,8 @@ func (f *files) rel(path string) (string, error) {
 }
 
 func (f *files) read(rel string) (string, error) {
-	// Without nonBlocking, opening a named pipe would block forever.
-	file, err := f.root.OpenFile(rel, os.O_RDONLY|nonBlocking, 0)
+	// Without hostfs.NonBlocking, opening a named pipe would block forever.
+	file, err := f.root.OpenFile(rel, os.O_RDONLY|hostfs.NonBlocking, 0)
 	if err != nil {
 		return "", explained(err)
 	}
@@ -114,7 +115,7 @@ func (f *files) write(rel, text string) error {
 			return explained(err)
 		}
 	}
-	file, err := f.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|nonBlocking, 0o644)
+	file, err := f.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|hostfs.NonBlocking, 0o644)
 	if err != nil {
 		return explained(err)
 	}

@@ -2,7 +2,6 @@ package structured
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,16 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// message is a text that waits to be sent.
-type message struct {
-	ctx     context.Context
-	text    string
-	at      bool // send it during a turn if the protocol allows that
-	outcome sessions.Outcome
-	err     error
-	done    chan struct{}
-}
-
 // Send starts a turn with a text when the program is ready; up to 20 texts wait in order. With
 // atOnce it also sends the text to a working program if the protocol allows that. It returns when
 // the program has accepted or refused the text. ACP does not confirm texts, so they count as
@@ -31,87 +20,44 @@ type message struct {
 // Its errors are those of [sessions.Session.Send]; submit_failed has the program's message, or
 // states that it did not answer for 30 s.
 func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
-	const op = "tasks.send"
 	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
-	switch {
-	case text == "":
-		return sessions.NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
-	case len(text) > sessions.MaxMessage:
-		return sessions.NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", sessions.MaxMessage>>20)
-	}
-	s.mu.Lock()
-	err := s.blocked()
-	s.mu.Unlock()
-	if err != nil {
-		return sessions.NotSent, err
-	}
-	m := &message{ctx: ctx, text: text, at: atOnce, outcome: sessions.NotSent, done: make(chan struct{})}
-	select {
-	case <-s.ctx.Done():
-		return sessions.NotSent, s.endedError()
-	case s.messages <- m:
-	default:
-		return sessions.NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already",
-			sessions.MaxQueued).With("too_many_messages", "wait until it has worked some off")
-	}
-	select {
-	case <-m.done:
-		return m.outcome, m.err
-	case <-s.ctx.Done():
-		return sessions.NotSent, s.endedError()
-	}
+	return s.x.Send(ctx, text, atOnce, s.blocked)
 }
 
 // blocked returns an error if no text can be sent now. The caller holds mu.
 func (s *Session) blocked() error {
-	switch {
-	case s.gone:
-		return s.endedError()
-	case s.status.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(sessions.ReasonBlocked,
-			"sign in with the program itself, and start the session again")
-	case s.status.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s",
-			s.spec.Mask.Text(s.status.Blocker.Prompt)).With(sessions.ReasonBlocked, "choose one of its options")
-		return e.Detail("blocker", s.spec.Mask.Info(s.info).Blocker)
+	if s.gone {
+		return s.x.Ended()
 	}
-	return nil
+	return s.spec.Mask.Blocked(s.status, "sign in with the program itself, and start the session again", "choose one of its options")
 }
 
 // deliver sends the first task and then the messages, one after the other.
 func (s *Session) deliver() {
 	if task := strings.TrimSpace(s.spec.Task); task != "" {
-		if _, err := s.submit(&message{ctx: s.ctx, text: task}); err != nil && s.ctx.Err() == nil {
+		if _, err := s.submit(&sessions.Text{Ctx: s.ctx, Content: task}); err != nil && s.ctx.Err() == nil {
 			s.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
 		}
 	}
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case m := <-s.messages:
-			m.outcome, m.err = s.submit(m)
-			close(m.done)
-		}
-	}
+	s.x.Deliver(s.submit)
 }
 
 // submit waits until the program is ready, sends one message and waits for its acceptance.
-func (s *Session) submit(m *message) (sessions.Outcome, error) {
+func (s *Session) submit(m *sessions.Text) (sessions.Outcome, error) {
 	var turns, taken, refusals uint64
 	said := func() bool { // called with mu held
 		working := s.status.State == detect.Busy
-		if s.status.State != detect.Ready && (!working || !m.at) {
+		if s.status.State != detect.Ready && (!working || !m.AtOnce) {
 			return false
 		}
 		// Counts from before the text is sent do not confirm it.
 		turns, taken, refusals = s.turns, s.taken, s.declined.times
-		step, ok := s.talk.Say(m.text, working)
+		step, ok := s.talk.Say(m.Content, working)
 		if !ok {
 			return false
 		}
-		s.print("> " + m.text)
-		s.emit(sessions.Event{Type: sessions.Message, Direction: "stdin", Text: m.text})
+		s.print("> " + m.Content)
+		s.emit(sessions.Event{Type: sessions.Message, Direction: "stdin", Text: m.Content})
 		if !working {
 			s.info.LastInput, s.begun = time.Now(), false
 			s.move(detect.Status{State: detect.Busy}, "input", "")
@@ -119,13 +65,11 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 		s.do(step)
 		return true
 	}
-	if err := s.await(m.ctx, nil, said); err != nil {
+	if _, err := s.x.Await(m.Ctx, 0, said); err != nil {
 		return sessions.NotSent, err
 	}
 	outcome := sessions.NotSent
-	timer := time.NewTimer(acceptTimeout)
-	defer timer.Stop()
-	err := s.await(m.ctx, timer.C, func() bool {
+	_, err := s.x.Await(m.Ctx, acceptTimeout, func() bool {
 		switch {
 		case s.turns > turns || s.taken > taken:
 			outcome = sessions.Delivered
@@ -151,35 +95,6 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 	s.emit(sessions.Event{Type: sessions.SubmitFailed, Kind: "submit_failed", Cause: why, Text: s.view.tail(shownLines)})
 	return sessions.NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %s",
 		why).With("submit_failed", "")
-}
-
-// await waits until holds, which is called with mu held, returns true or over fires; both return
-// nil. It returns an error if ctx or the session ends.
-func (s *Session) await(ctx context.Context, over <-chan time.Time, holds func() bool) error {
-	for {
-		s.mu.Lock()
-		if holds() {
-			s.mu.Unlock()
-			return nil
-		}
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-over:
-			return nil
-		case <-ctx.Done():
-			if s.ctx.Err() != nil {
-				return s.endedError()
-			}
-			return capability.AsError(ctx.Err())
-		case <-s.ctx.Done():
-			return s.endedError()
-		}
-	}
 }
 
 // Choose answers the open question with the option whose label begins with label, ignoring case.
@@ -267,7 +182,7 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	if s.status.State != detect.Busy && s.status.State != detect.Blocked {
 		err := capability.Errorf(capability.CodeConflict, op, "the program does not work on anything").With("no_turn", "")
 		if s.gone {
-			err = capability.AsError(s.endedError())
+			err = capability.AsError(s.x.Ended())
 		}
 		s.mu.Unlock()
 		return err
@@ -279,10 +194,8 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	s.do(s.talk.Interrupt(open))
 	s.blocker()
 	s.mu.Unlock()
-	timer := time.NewTimer(interruptTimeout)
-	defer timer.Stop()
 	over := false
-	err := s.await(ctx, timer.C, func() bool {
+	_, err := s.x.Await(ctx, interruptTimeout, func() bool {
 		over = s.status.State != detect.Busy && s.status.State != detect.Blocked
 		return over || s.declined.times > refusals
 	})
@@ -333,14 +246,8 @@ func (s *Session) Stop(force bool) {
 // Done returns a channel that is closed when the program has ended and Cleanup has run.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// escapes matches terminal escape sequences.
-var escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(\a|\x1b\\\\)?)")
-
 // plain returns a text without escape sequences and control characters other than line feeds.
 func plain(text string) string {
-	if strings.Contains(text, "\x1b") {
-		text = escapes.ReplaceAllString(text, "")
-	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n':
@@ -351,5 +258,5 @@ func plain(text string) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(strings.ReplaceAll(text, "\r\n", "\n"), ""))
+	}, strings.ToValidUTF8(strings.ReplaceAll(sessions.StripEscapes(text), "\r\n", "\n"), ""))
 }

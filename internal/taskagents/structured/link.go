@@ -72,7 +72,7 @@ func (s *Session) handleLine(line []byte) bool {
 	s.counts.Lines++
 	s.info.LastActivity, s.wedged = time.Now(), false
 	s.do(step)
-	s.news()
+	s.x.Notify()
 	return true
 }
 
@@ -157,7 +157,7 @@ func (s *Session) over() {
 		s.move(detect.Status{State: detect.Stopped, Phase: phase}, "exit", "")
 	}
 	s.emit(e)
-	s.news()
+	s.x.Notify()
 	s.mu.Unlock()
 	s.cancel()
 	_ = s.child.Close()

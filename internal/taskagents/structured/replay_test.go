@@ -82,7 +82,7 @@ func TestARecordedConversationIsHadAgain(t *testing.T) {
 			}
 			u := r.Info().Usage
 			if u == nil {
-				u = &sessions.Usage{}
+				u = &programs.Usage{}
 			}
 			if u.In != c.in || u.Out != c.out || (u.USD > 0) != c.usd {
 				t.Errorf("it has used %+v; want u.In = %v, u.Out = %v, (u.USD > 0) = %v", u, c.in, c.out, c.usd)

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -98,15 +97,15 @@ type Session struct {
 	cfg  Config
 	spec Spec
 
-	ctx      context.Context // ends with the program
-	cancel   context.CancelFunc
-	child    Child
-	files    *files
-	messages chan *message // texts to be sent, in order
-	unsent   chan struct{} // signals that out is not empty
-	done     chan struct{}
-	group    sync.WaitGroup
-	stderr   tail
+	ctx    context.Context // ends with the program
+	cancel context.CancelFunc
+	child  Child
+	files  *files
+	x      *sessions.Exchange
+	unsent chan struct{} // signals that out is not empty
+	done   chan struct{}
+	group  sync.WaitGroup
+	stderr tail
 
 	mu       sync.Mutex
 	talk     dialect.Dialect
@@ -124,12 +123,10 @@ type Session struct {
 	declined refusal // last refused request
 	trouble  trouble
 	counts   Counts
-	usage    dialect.Usage
 	open     []*pending // questions without answer, the oldest first
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program
 	outSize  int
-	changed  chan struct{} // closed at the next change; nil if no goroutine waits
 	view     view
 }
 
@@ -170,10 +167,11 @@ func Start(cfg Config, spec Spec) (*Session, error) {
 		spec.ID = sessions.NewID()
 	}
 	s := &Session{
-		cfg: cfg, spec: spec, messages: make(chan *message, sessions.MaxQueued), unsent: make(chan struct{}, 1),
+		cfg: cfg, spec: spec, unsent: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.x = sessions.NewExchange(s.ctx, spec.ID, &s.mu)
 	if err := s.start(); err != nil {
 		s.cancel()
 		if s.files != nil {
@@ -265,8 +263,4 @@ func (s *Session) fail(kind, text string) {
 		s.trouble = trouble{kind, text}
 		s.child.Kill()
 	}
-}
-
-func (s *Session) endedError() error {
-	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With(sessions.ReasonEnded, "")
 }

@@ -27,10 +27,7 @@ func (s *Session) Info() sessions.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.info
-	i.Queued = len(s.messages)
-	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
-		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
-	}
+	i.Queued = s.x.Waiting()
 	return s.spec.Mask.Info(i)
 }
 

@@ -1,6 +1,7 @@
 package threads
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -21,8 +22,8 @@ const (
 	briefSubject = "task-brief"
 )
 
-// Plan describes a thread to create. Thread.Title is required. An empty Kind is derived from the
-// request. The registry sets id, status and times.
+// Plan describes a thread to create. Thread.Title is required. An empty Kind means
+// coding. The registry sets id, status and times.
 type Plan struct {
 	Thread row.Thread
 	Parts  []Part // 1 to MaxNodes-1
@@ -65,9 +66,7 @@ func (r *Registry) Create(ctx context.Context, p Plan) (Created, error) {
 	t.ID, t.Status, t.CreatedAt, t.UpdatedAt = row.NewID("thr"), row.ThreadOpen, now, now
 	t.ClosedAt, t.ArchivedAt = time.Time{}, time.Time{}
 	t.Metadata = row.WithMeta(t.Metadata, row.ControlState, "")
-	if t.Kind == "" {
-		t.Kind = KindOf(t.OriginalRequest)
-	}
+	t.Kind = cmp.Or(t.Kind, row.Coding)
 	g := Graph{Thread: t, Nodes: []row.Node{{
 		ID: row.NewID("nod"), ThreadID: t.ID, Kind: row.GoalNode, Status: row.NodePlanned, Title: t.Title, Instructions: t.OriginalRequest,
 		AcceptanceCriteria: t.AcceptanceCriteria, Repo: p.Parts[0].Repo, Priority: goalPriority, CreatedFrom: briefSender, CreatedAt: now,

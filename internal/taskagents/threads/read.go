@@ -1,9 +1,11 @@
 package threads
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -121,6 +123,36 @@ func (r *Registry) Session(ctx context.Context, id string) (row.Session, error) 
 		err = noSession(id)
 	}
 	return s, err
+}
+
+// Bounds of [Registry.Lessons].
+const (
+	maxLessons = 8
+	lessonTTL  = 48 * time.Hour
+)
+
+// Lesson is the result of an earlier session, or a decision that it shared.
+type Lesson struct {
+	Label, Repo string
+	Status      row.SessionStatus // "" for a decision
+	Text        string
+	at          row.Millis
+}
+
+// Lessons returns the newest lessons of the last 48 hours, the oldest first. If agent is not "", they
+// are those of the threads that this principal created.
+func (r *Registry) Lessons(ctx context.Context, agent string) (list []Lesson, err error) {
+	after := r.now().Add(-lessonTTL)
+	sessions, decisions, err := r.store.Recent(ctx, agent, after, maxLessons)
+	for _, s := range sessions {
+		list = append(list, Lesson{s.Label, s.Repo, s.Status, s.CompletionSummary, s.LastActivityAt})
+	}
+	for _, e := range decisions {
+		list = append(list, Lesson{Label: row.Meta(e.Data, "label"), Text: e.Summary, at: e.Timestamp})
+	}
+	list = slices.DeleteFunc(list, func(l Lesson) bool { return l.at < row.At(after) })
+	slices.SortStableFunc(list, func(a, b Lesson) int { return cmp.Compare(a.at, b.at) })
+	return list[max(0, len(list)-maxLessons):], err
 }
 
 // Shared holds the parts of a thread that may be shared.

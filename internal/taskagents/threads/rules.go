@@ -3,7 +3,6 @@ package threads
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/tasks"
@@ -186,44 +185,6 @@ func goalOf(was, follows row.NodeStatus, thread row.ThreadStatus) row.NodeStatus
 		return row.NodeCompleted
 	}
 	return follows
-}
-
-// kindWords returns the words that indicate each kind of thread.
-func kindWords() map[row.ThreadKind]string {
-	return map[row.ThreadKind]string{
-		row.Coding: " code coding implement implementation fix bug bugs refactor refactoring test tests compile build repo repository commit merge " +
-			"function class component endpoint script app application library typescript javascript python golang rust java feature pr lint ",
-		row.Research: " research investigate investigation compare comparison analyse analyze analysis survey study find summarise summarize explain " +
-			"learn read sources literature benchmark evaluate ",
-		row.Planning: " plan plans planning roadmap design architecture proposal strategy outline spec specification estimate milestones breakdown ",
-		row.Ops: " deploy deployment restart monitor monitoring server servers infrastructure docker kubernetes incident logs provision migrate " +
-			"migration backup rollback uptime dns certificate cron ",
-	}
-}
-
-// KindOf returns the kind of a request by its words: mixed for several kinds, coding for none.
-func KindOf(request string) row.ThreadKind {
-	found := row.ThreadKind("")
-	words := make(map[string]bool)
-	for _, w := range strings.FieldsFunc(strings.ToLower(request), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		words[w] = true
-	}
-	for kind, class := range kindWords() {
-		for _, w := range strings.Fields(class) {
-			if !words[w] {
-				continue
-			}
-			if found != "" {
-				return row.Mixed
-			}
-			found = kind
-			break
-		}
-	}
-	if found == "" {
-		return row.Coding
-	}
-	return found
 }
 
 // searchText returns the text for search: title, request, summary, and the texts and numbers in

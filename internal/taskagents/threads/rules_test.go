@@ -169,20 +169,6 @@ func TestNodesFollowTheirSessionsAndDependencies(t *testing.T) {
 	}
 }
 
-func TestAThreadIsOfTheKindOfItsWords(t *testing.T) {
-	t.Parallel()
-	for request, want := range map[string]row.ThreadKind{
-		"": row.Coding, "make me happy": row.Coding, "Fix the login.": row.Coding, "fix two bugs in the repo": row.Coding,
-		"Investigate why":   row.Research,
-		"a ROADMAP, please": row.Planning, "restart the server": row.Ops, "fix it and deploy": row.Mixed, "prefix explanation": row.Coding,
-		"research/plan": row.Mixed,
-	} {
-		if got := KindOf(request); got != want {
-			t.Errorf("%q: %s, not %s; want got = %v", request, got, want, want)
-		}
-	}
-}
-
 func TestPlansThatGoInACircle(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

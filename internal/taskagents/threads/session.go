@@ -1,11 +1,15 @@
 package threads
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -176,6 +180,31 @@ func (r *Registry) UpdateSession(ctx context.Context, session string, f func(*ro
 		}
 		return nil
 	})
+}
+
+const metaUsage = "usage" // of a session: its programs.Usage
+
+// Spend stores the usage of a session so far. It fails with not_found.
+func (r *Registry) Spend(ctx context.Context, session string, u programs.Usage) error {
+	var failed error
+	_, err := r.UpdateSession(ctx, session, func(s *row.Session) {
+		var meta json.RawMessage
+		if meta, failed = row.WithMember(s.Metadata, metaUsage, u); failed == nil {
+			s.Metadata = meta
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
+// UsageOf returns the usage in the metadata of a session, or nil.
+func UsageOf(metadata json.RawMessage) *programs.Usage {
+	var m struct {
+		Usage *programs.Usage `json:"usage"`
+	}
+	if len(metadata) == 0 || jsonx.Unmarshal(metadata, &m) != nil {
+		return nil
+	}
+	return m.Usage
 }
 
 // UpdateThread changes the title, kind, summary, criteria, plan, owner, turn times and metadata of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -19,6 +20,9 @@ type Store interface {
 	Live(ctx context.Context) ([]row.Session, error)
 	// Pending returns all pending decisions, the oldest first, at most MaxPending.
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
+	// Recent returns the newest sessions with a summary, and the newest shared decisions, of threads
+	// that have changed since a time. If agent is "", they are those of all principals.
+	Recent(ctx context.Context, agent string, since time.Time, limit int) ([]row.Session, []row.Event, error)
 	// Mail returns messages in the order in which they were added.
 	Mail(ctx context.Context, q MailQuery) ([]row.MailboxItem, error)
 	// Threads returns the threads that the filter selects, as in [Registry.List]. Count returns
@@ -126,6 +130,8 @@ type Summary struct {
 	CompletedNodeCount int        `json:"completedNodeCount"`
 	VerifierJobCount   int        `json:"verifierJobCount"`
 	EvidenceCount      int        `json:"evidenceCount"`
+	// Usage is the sum of what its sessions report, or nil if none does.
+	Usage *programs.Usage `json:"usage,omitempty"`
 }
 
 // Field is one list of a detail.

@@ -237,13 +237,13 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := r.service.Context(t.Context(), agent, "please debug the repo")
+	text, err := r.service.Context(t.Context(), agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
 		": Say yes?\n", "blocked, asks: Overwrite?\n", "- write the parser (", "- Widget (", "- codex: installed",
-		"Preferred program: codex", "big enough",
+		"Preferred program: codex",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in\n%s\nwant text with %v", part, text, part)
@@ -252,7 +252,7 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	if text, err = r.service.Examples(t.Context(), agent); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
 		t.Errorf(`%s %v; want no error, text with "\"agentType\": \"codex\""`, text, err)
 	}
-	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil ||
+	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent); err != nil ||
 		!strings.Contains(text, "No agent is at work") {
 		t.Errorf(`%s %v; want no error, text with "No agent is at work"`, text, err)
 	}

@@ -13,8 +13,7 @@ import (
 // Code is the stable error code of a verb.
 type Code string
 
-// The codes that verbs return. All but Declined are those of the API that agents of elizaOS
-// use.
+// The codes that verbs return. They are those of the API that agents of elizaOS use.
 const (
 	Forbidden                   Code = "FORBIDDEN"
 	ServiceUnavailable          Code = "SERVICE_UNAVAILABLE"
@@ -41,7 +40,6 @@ const (
 	MissingIssueNumber          Code = "MISSING_ISSUE_NUMBER"
 	MissingParams               Code = "MISSING_PARAMS"
 	UnknownOperation            Code = "UNKNOWN_OPERATION"
-	Declined                    Code = "DECLINED"
 )
 
 // general returns the capability.Code that corresponds to c.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,11 +12,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -80,15 +82,51 @@ func (p *parts) UnmarshalJSON(data []byte) error {
 	})
 }
 
+// listedTasks returns the tasks of a text that is a list: its numbered lines, otherwise its
+// bullets. Indented lines belong to the entry above. The result is nil if there are fewer
+// than two entries.
+func listedTasks(text string) []string {
+	var out []string
+	for _, item := range forge.Items(text) {
+		out = append(out, strings.TrimSpace(item.Title+"\n"+item.Body))
+	}
+	return out
+}
+
+// splitParts returns the tasks of a text of the form "a | b | c".
+func splitParts(text string) []string {
+	var out []string
+	for part := range strings.SplitSeq(text, "|") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// cutAgent splits "codex: fix it" into program and task. name is "" unless the text begins
+// with a known program of fewer than 20 characters.
+func cutAgent(part string) (name programs.Name, task string) {
+	before, after, ok := strings.Cut(part, ":")
+	if !ok || len(before) >= 20 {
+		return "", part
+	}
+	name, ok = programs.Normalise(before)
+	if task = strings.TrimSpace(after); !ok || task == "" {
+		return "", part
+	}
+	return name, task
+}
+
 // labelled returns a part from a text that may begin with the name of its program.
 func labelled(text string) launch.Part {
 	name, task := cutAgent(strings.TrimSpace(text))
 	return launch.Part{Task: task, AgentType: string(name)}
 }
 
-// Create implements CREATE_TASK: it derives a task from the parameters and the user's message,
+// create implements CREATE_TASK: it derives a task from the parameters and the user's message,
 // and lets the launcher create and start it.
-func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p createParams
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
@@ -96,10 +134,6 @@ func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) 
 	request := First(c.Message, p.Task)
 	if request == "" && len(p.Agents) == 0 {
 		return Fail(MissingParams.Errorf("say what is to be done: task is empty"), nil)
-	}
-	if p.Repo == "" && len(p.Agents) < 2 && isErrand(request) {
-		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined",
-			"answer the user yourself"), nil)
 	}
 	t, err := v.task(ctx, c, p, request)
 	if err != nil {
@@ -109,7 +143,7 @@ func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) 
 	if err != nil {
 		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(talk *Talk) {
+	v.talks.Remember(c, func(talk *Talk) {
 		talk.ThreadID = created.ThreadID
 		if t.Repo != "" {
 			talk.Repo = t.Repo
@@ -150,7 +184,7 @@ func began(r Result, agents []launch.Started) (Result, error) {
 
 // task validates the parameters and returns the launcher's task: with program, label and
 // wording of each part, repository, checks, brief and lessons.
-func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
+func (v *verbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
 	if n := max(len(request), len(p.Task)); n > MaxMessage {
 		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n,
 			MaxMessage).With("task_too_large", "put what is long into a file")
@@ -176,10 +210,10 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 			t.Request += part.Task + "\n"
 		}
 	}
-	if t.Repo, err = v.repo(c, p, request); err != nil {
+	if t.Repo, err = v.repo(ctx, c, p); err != nil {
 		return t, err
 	}
-	if t.Repo != "" && !v.cfg.Repos {
+	if t.Repo != "" && v.cfg.Workspaces == nil {
 		return t, WorkspaceServiceUnavailable.Errorf("workspaces are not available on this server, so no repository can be worked in")
 	}
 	if err := checks(&t, p); err != nil {
@@ -194,20 +228,16 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 		if err != nil {
 			return t, err
 		}
-		if own == "" {
-			own = wanted
-		}
-		part.AgentType = string(v.Pick(ctx, own, choice.Task{
-			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
-		}))
+		part.AgentType = string(v.pick(cmp.Or(own, wanted)))
 		part.Label = text.Line(First(part.Label, part.Task), MaxLabel)
 	}
 	t.Brief = v.brief(ctx, c, t)
 	for i, part := range t.Parts {
 		t.Parts[i].Task = wording(c, p, part, request, len(t.Parts) > 1)
 	}
-	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + v.lessons())
-	return t, nil
+	lessons, err := v.lessons(ctx)
+	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + lessons)
+	return t, err
 }
 
 // split returns the parts of a task: the entries of the list in the request or of p.Agents,
@@ -263,32 +293,25 @@ func wording(c Call, p createParams, part launch.Part, request string, several b
 	return strings.Join(out, "\n\n")
 }
 
-// repo returns the repository of a task: the last used one if p.ReuseRepo is set, otherwise the
-// parameter, one that the request mentions, or the last one if the request refers to it. The
-// result is "" if the task has none. It fails with MISSING_REPO if none was used before.
-func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error) {
-	last := func() string {
-		if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.History == nil {
-			return repo
-		}
-		return v.cfg.History.LastRepo()
+// repo returns the repository of a task, or "" if it has none: the last used one if p.ReuseRepo
+// is set, otherwise the parameter. It fails with MISSING_REPO if none was used before.
+func (v *verbs) repo(ctx context.Context, c Call, p createParams) (string, error) {
+	if !p.ReuseRepo {
+		return strings.TrimSpace(p.Repo), nil
 	}
-	if p.ReuseRepo {
-		if repo := last(); repo != "" {
-			return repo, nil
-		}
-		return "", MissingRepo.Errorf("no repository was used before")
-	}
-	if p.Repo = strings.TrimSpace(p.Repo); p.Repo != "" || p.Workdir != "" {
-		return p.Repo, nil
-	}
-	if repo := First(mentionedRepo(request), mentionedRepo(p.Task)); repo != "" {
+	if repo := v.talks.Last(c).Repo; repo != "" {
 		return repo, nil
 	}
-	if meansLastRepo(request) {
-		return last(), nil
+	if v.cfg.Registry != nil {
+		list, err := v.cfg.Registry.List(ctx, threads.Filter{Archived: true})
+		if err != nil {
+			return "", err
+		}
+		if i := slices.IndexFunc(list, func(s threads.Summary) bool { return s.LatestRepo != "" }); i >= 0 {
+			return list[i].LatestRepo, nil
+		}
 	}
-	return "", nil
+	return "", MissingRepo.Errorf("no repository was used before")
 }
 
 // checks validates and sets the task's validator, acceptance criteria and metadata, and the
@@ -364,7 +387,7 @@ func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 
 // brief returns the plan that a model writes for the agents of a task with several parts. It
 // returns "" for one part, without a model, and if the model fails.
-func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
+func (v *verbs) brief(ctx context.Context, c Call, t launch.Task) string {
 	if len(t.Parts) < 2 || v.cfg.Model == nil {
 		return ""
 	}
@@ -392,22 +415,23 @@ func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 }
 
 // lessons returns the recent results of earlier tasks as a text for new agents, or "".
-func (v *taskVerbs) lessons() string {
-	if v.cfg.History == nil {
-		return ""
+func (v *verbs) lessons(ctx context.Context) (string, error) {
+	if v.cfg.Registry == nil {
+		return "", nil
+	}
+	list, err := v.cfg.Registry.Lessons(ctx, "")
+	if err != nil || len(list) == 0 {
+		return "", err
 	}
 	var b strings.Builder
-	for _, e := range v.cfg.History.Lessons() {
-		if b.Len() == 0 {
-			b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
-		}
-		how := map[Type]string{Completed: "done", Stopped: "stopped", Failed: "failed", KeyDecision: "decided"}[e.Type]
+	b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
+	for _, l := range list {
 		where := ""
-		if e.Repo != "" {
-			where = " in " + text.Line(e.Repo, 100)
+		if l.Repo != "" {
+			where = " in " + text.Line(l.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(e.Label, "a task"), 80), where, how,
-			text.Line(First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(l.Label, "a task"), 80), where, cmp.Or(string(l.Status), "decided"),
+			text.Line(l.Text, maxLesson))
 	}
-	return strings.TrimSpace(secret.MaskTokens(b.String()))
+	return strings.TrimSpace(secret.MaskTokens(b.String())), nil
 }

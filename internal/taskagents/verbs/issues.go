@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,38 +23,32 @@ type issueParams struct {
 	Limit     int    `json:"limit"`
 }
 
-// issues implements MANAGE_ISSUES. Operation, number and repository come from the parameters,
-// otherwise from the alias and the user's message.
-func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+// issues implements MANAGE_ISSUES. Without a parameter the operation is that of the alias, or list,
+// and the repository is the conversation's last one.
+func (v *verbs) issues(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p issueParams
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
 	}
 	op := strings.ToLower(p.Operation)
-	if op == "" {
-		if alias, ok := strings.CutSuffix(strings.TrimSuffix(c.Spelled, "S"), "_ISSUE"); ok && alias != "MANAGE" {
-			op = strings.ToLower(alias)
-		} else {
-			op = issueOperation(c.Message)
-		}
+	if alias, ok := strings.CutSuffix(strings.TrimSuffix(c.Spelled, "S"), "_ISSUE"); op == "" && ok && alias != "MANAGE" {
+		op = strings.ToLower(alias)
 	}
-	if p.Number == 0 && op != "create" && op != "list" {
-		p.Number, _ = issueNumber(c.Message)
-	}
+	op = cmp.Or(op, "list")
 	if err := p.complete(op); err != nil {
 		return Fail(err, nil)
 	}
-	named := v.repo(c, p.Repo, true)
+	named := First(p.Repo, v.talks.Last(c).Repo)
 	if named == "" {
 		return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
 	}
-	repo, err := v.cfg.Workspaces.Repository(ctx, named)
+	repo, err := v.cfg.Workspaces.Issues(ctx, named)
 	if err != nil {
 		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *Talk) { t.Repo = named })
+	v.talks.Remember(c, func(t *Talk) { t.Repo = named })
 	if op == "create" {
-		return create(ctx, repo, p, c.Message)
+		return createIssues(ctx, repo, p, c.Message)
 	}
 	return manage(ctx, repo, op, p)
 }
@@ -82,9 +77,9 @@ func (p *issueParams) complete(op string) error {
 	return nil
 }
 
-// create creates one issue if there is a title, otherwise one for each entry of the list in the
+// createIssues creates one issue if there is a title, otherwise one for each entry of the list in the
 // body or the message. After a failure the data holds the issues that were created.
-func create(ctx context.Context, repo forge.Repository, p issueParams, said string) (Result, error) {
+func createIssues(ctx context.Context, repo forge.Issues, p issueParams, said string) (Result, error) {
 	items := []forge.Item{{Title: p.Title, Body: p.Body}}
 	if p.Title == "" { // with a title, a list is the body of one issue
 		if items = forge.Items(p.Body); items == nil {
@@ -119,7 +114,7 @@ func create(ctx context.Context, repo forge.Repository, p issueParams, said stri
 }
 
 // manage runs an operation other than create.
-func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (Result, error) {
+func manage(ctx context.Context, repo forge.Issues, op string, p issueParams) (Result, error) {
 	var issue forge.Issue
 	var err error
 	word := op

@@ -55,7 +55,7 @@ func view(i agents.Info) sessionView {
 const maxTasks = 50
 
 // list implements LIST_AGENTS: the live sessions, the active tasks and the pending decisions.
-func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
+func (v *verbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
 	views, lines := []sessionView{}, []string{}
 	for _, i := range v.cfg.Agents.List() {
 		if !i.Live() {
@@ -97,12 +97,12 @@ func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Resul
 	}
 	return Result{Success: true, Text: content, Data: map[string]any{
 		"sessions": views, "tasks": Summaries(tasks), "pendingConfirmations": confirmations,
-		"preferredTaskAgent": v.cfg.State(ctx, choice.Task{}).Preferred,
+		"preferredTaskAgent": v.cfg.Choice.State(ctx, choice.Task{}).Preferred,
 	}}, nil
 }
 
 // stop implements STOP_AGENT.
-func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) stop(_ context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`
 		All       bool   `json:"all"`
@@ -116,7 +116,7 @@ func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Re
 			if !i.Live() {
 				continue
 			}
-			if t, err := v.cfg.Agents.Terminal(i.ID); err == nil {
+			if _, t, err := v.cfg.Agents.Get(i.ID); err == nil {
 				t.Stop(false)
 				stopped = append(stopped, i.ID)
 			}

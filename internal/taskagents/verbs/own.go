@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -35,11 +36,11 @@ func (o ownAgents) List() []agents.Info {
 	return slices.DeleteFunc(o.Agents.List(), func(i agents.Info) bool { return i.Owner != o.by })
 }
 
-func (o ownAgents) Terminal(id string) (Terminal, error) {
+func (o ownAgents) Get(id string) (agents.Info, sessions.Live, error) {
 	if !slices.ContainsFunc(o.List(), func(i agents.Info) bool { return i.ID == id }) {
-		return nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return agents.Info{}, nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
 	}
-	return o.Agents.Terminal(id)
+	return o.Agents.Get(id)
 }
 
 type ownThreads struct {
@@ -63,6 +64,10 @@ func (o ownThreads) Count(ctx context.Context, f threads.Filter) (int, error) {
 
 func (o ownThreads) Find(ctx context.Context, search, _ string) (threads.Summary, error) {
 	return o.Registry.Find(ctx, search, o.by)
+}
+
+func (o ownThreads) Lessons(ctx context.Context, _ string) ([]threads.Lesson, error) {
+	return o.Registry.Lessons(ctx, o.by)
 }
 
 func (o ownThreads) Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error) {

@@ -75,7 +75,7 @@ func TestIssues(t *testing.T) {
 	}
 	r.ok(call(""), "CREATE_ISSUE", `{`+repo+`,"title":"It crashes","body":"1. start it\n2. look","labels":"bug, urgent"}`)
 	// A list is an issue each, here in the conversation's repository.
-	got, data := r.ok(call("create issues:\n- no docs\n- slow start\n  on old disks"), "MANAGE_ISSUES", `{}`)
+	got, data := r.ok(call("create issues:\n- no docs\n- slow start\n  on old disks"), "MANAGE_ISSUES", `{"operation":"create"}`)
 	if len(data["issues"].([]any)) != 2 || !strings.HasPrefix(got.Text, "Created 2 issues:\n- #2 no docs (open)") ||
 		r.github.issues[2]["title"] != "slow start" || !strings.Contains(r.github.issues[2]["body"].(string), "on old disks") {
 		t.Errorf(`%+v %v; want len(data["issues"].([]any)) = 2, got.Text beginning with "Created 2 issues:\n- #2 no docs `+
@@ -89,16 +89,16 @@ func TestIssues(t *testing.T) {
 	if !strings.HasPrefix(got.Text, "3 issues:") {
 		t.Errorf(`%+v; want got.Text beginning with "3 issues:"`, got)
 	}
-	for _, c := range []struct{ said, name, params, operation string }{
-		{"close #2 please", "MANAGE_ISSUES", `{}`, "close"},
-		{"", "GET_ISSUE", `{"issueNumber":2}`, "get"},
-		{"", "MANAGE_ISSUES", `{"operation":"reopen","issueNumber":2}`, "reopen"},
-		{"", "UPDATE_ISSUE", `{"issueNumber":2,"title":"No documentation"}`, "update"},
-		{"", "COMMENT_ISSUE", `{"issueNumber":2,"body":"soon"}`, "comment"},
-		{"", "MANAGE_ISSUES", `{"operation":"add_labels","issueNumber":2,"labels":["docs"]}`, "add_labels"},
-		{"", "LIST_ISSUES", `{}`, "list"},
+	for _, c := range []struct{ name, params, operation string }{
+		{"CLOSE_ISSUE", `{"issueNumber":2}`, "close"},
+		{"GET_ISSUE", `{"issueNumber":2}`, "get"},
+		{"MANAGE_ISSUES", `{"operation":"reopen","issueNumber":2}`, "reopen"},
+		{"UPDATE_ISSUE", `{"issueNumber":2,"title":"No documentation"}`, "update"},
+		{"COMMENT_ISSUE", `{"issueNumber":2,"body":"soon"}`, "comment"},
+		{"MANAGE_ISSUES", `{"operation":"add_labels","issueNumber":2,"labels":["docs"]}`, "add_labels"},
+		{"LIST_ISSUES", `{}`, "list"},
 	} {
-		if _, data := r.ok(call(c.said), c.name, c.params); data["operation"] != c.operation {
+		if _, data := r.ok(call(""), c.name, c.params); data["operation"] != c.operation {
 			t.Errorf(`%s %s: %v; want data["operation"] = %v`, c.name, c.params, data, c.operation)
 		}
 		if c.operation == "close" && r.github.issues[1]["state"] != "closed" {

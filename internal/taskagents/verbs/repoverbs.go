@@ -12,58 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
-
-// Workspaces is the part of workspace.Manager that the verbs use.
-type Workspaces interface {
-	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
-	List() []workspace.Workspace // the newest first
-	Resolve(labelOrID string) (workspace.Workspace, error)
-	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
-	Repository(ctx context.Context, repo string) (forge.Repository, error)
-}
-
-// repoConfig holds the dependencies of the verbs. If Workspaces is nil, they fail with
-// SERVICE_UNAVAILABLE. If LastRepo is nil, "the same repo" means only that of the conversation.
-// Talks is required.
-type repoConfig struct {
-	Workspaces Workspaces
-	LastRepo   func() string
-	Talks      *Talks
-}
-
-// repoVerbs implements the verbs about repositories.
-type repoVerbs struct{ cfg repoConfig }
-
-// newRepoVerbs returns the verbs about repositories.
-func newRepoVerbs(cfg repoConfig) *repoVerbs { return &repoVerbs{cfg} }
-
-// Table returns the verbs by name.
-func (v *repoVerbs) Table() map[Name]Do {
-	there := v.cfg.Workspaces != nil
-	return map[Name]Do{
-		ProvisionWorkspace: Needs(there, v.provision),
-		FinalizeWorkspace:  Needs(there, v.finalize),
-		ManageIssues:       Needs(there, v.issues),
-	}
-}
-
-// repo returns the parameter named, otherwise a repository that the user's message names,
-// otherwise the last one if the message refers to it. before allows the conversation's last
-// repository without such a reference. The result is "" if none applies.
-func (v *repoVerbs) repo(c Call, named string, before bool) string {
-	if repo := First(named, mentionedRepo(c.Message)); repo != "" {
-		return repo
-	}
-	if !before && !meansLastRepo(c.Message) {
-		return ""
-	}
-	if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.LastRepo == nil || !meansLastRepo(c.Message) {
-		return repo
-	}
-	return v.cfg.LastRepo()
-}
 
 // provisioned is the data in the result of PROVISION_WORKSPACE.
 type provisioned struct {
@@ -78,7 +27,7 @@ type provisioned struct {
 }
 
 // provision implements PROVISION_WORKSPACE. The call's conversation uses the new workspace.
-func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Repo       string `json:"repo"`
 		BaseBranch string `json:"baseBranch"`
@@ -101,7 +50,7 @@ func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessag
 		}
 		req.Parent = parent.ID
 	default:
-		if req.Repo = v.repo(c, p.Repo, false); req.Repo == "" {
+		if req.Repo = strings.TrimSpace(p.Repo); req.Repo == "" {
 			return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
 		}
 	}
@@ -109,7 +58,7 @@ func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessag
 	if err != nil {
 		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
+	v.talks.Remember(c, func(t *Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
 	return Result{
 		Success: true, Text: fmt.Sprintf("%s/%s is ready on branch %s in %s.", w.Repo.Owner, w.Repo.Name, w.Branch, w.Path),
 		Data: provisioned{w.ID, w.Path, w.Branch, w.BaseBranch, w.Mode, w.Repo.URL, w.Parent, w.Notes},
@@ -117,7 +66,7 @@ func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessag
 }
 
 // finalize implements FINALIZE_WORKSPACE.
-func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Workspace string `json:"workspaceId"`
 		Message   string `json:"commitMessage"`
@@ -147,17 +96,17 @@ func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage
 		}
 		return r, failed
 	}
-	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID = w.ID })
+	v.talks.Remember(c, func(t *Talk) { t.WorkspaceID = w.ID })
 	return Result{Success: true, Text: done.Text, Data: done}, nil
 }
 
 // workspace returns the workspace with the given id or label. If named is "", it returns the
 // last one of the conversation, otherwise the newest with a repository, or NO_WORKSPACE.
-func (v *repoVerbs) workspace(c Call, named string) (workspace.Workspace, error) {
+func (v *verbs) workspace(c Call, named string) (workspace.Workspace, error) {
 	if named != "" {
 		return v.cfg.Workspaces.Resolve(named)
 	}
-	last := v.cfg.Talks.Last(c)
+	last := v.talks.Last(c)
 	list := slices.DeleteFunc(v.cfg.Workspaces.List(), func(w workspace.Workspace) bool { return w.Mode == workspace.Folder })
 	for _, meant := range []func(workspace.Workspace) bool{
 		func(w workspace.Workspace) bool { return w.Path == last.Workdir },

@@ -81,15 +81,15 @@ func (f *fleet) List() []agents.Info {
 	return slices.Clone(f.infos)
 }
 
-func (f *fleet) Terminal(id string) (verbs.Terminal, error) {
+func (f *fleet) Get(id string) (agents.Info, sessions.Live, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, i := range f.infos {
 		if i.ID == id {
-			return &terminal{f, at}, nil
+			return i, &terminal{fleet: f, at: at}, nil
 		}
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %q", id).With("session_not_found", "")
+	return agents.Info{}, nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %q", id).With("session_not_found", "")
 }
 
 func (f *fleet) set(at int, change func(*agents.Info)) {
@@ -98,17 +98,19 @@ func (f *fleet) set(at int, change func(*agents.Info)) {
 	change(&f.infos[at])
 }
 
+// terminal is a session of the fleet; methods that the verbs do not call are missing.
 type terminal struct {
-	*fleet
-	at int
+	sessions.Live
+	fleet *fleet
+	at    int
 }
 
-func (t *terminal) Info() sessions.Info { return t.List()[t.at].Info }
+func (t *terminal) Info() sessions.Info { return t.fleet.List()[t.at].Info }
 
 func (t *terminal) Send(_ context.Context, text string, _ bool) (sessions.Outcome, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, text)
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, text)
 	return sessions.Delivered, nil
 }
 
@@ -118,20 +120,20 @@ func (t *terminal) Keys(_ context.Context, names []string) error {
 			return capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no key nokey").With("unknown_key", "")
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, fmt.Sprint(names))
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, fmt.Sprint(names))
 	return nil
 }
 
 func (t *terminal) Choose(_ context.Context, fingerprint, label string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.typed = append(t.typed, "choose "+fingerprint+" "+label)
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.fleet.typed = append(t.fleet.typed, "choose "+fingerprint+" "+label)
 	return nil
 }
 
-func (t *terminal) Stop(bool) { t.set(t.at, func(i *agents.Info) { i.Status = detect.Stopped }) }
+func (t *terminal) Stop(bool) { t.fleet.set(t.at, func(i *agents.Info) { i.Status = detect.Stopped }) }
 
 // launcher keeps what it is given in the real registry, and starts sessions in the fleet.
 type launcher struct {
@@ -200,7 +202,7 @@ func (l *launcher) Track(ctx context.Context, by capability.Principal, session, 
 	}); err != nil {
 		return "", err
 	}
-	t, err := l.r.fleet.Terminal(session)
+	_, t, err := l.r.fleet.Get(session)
 	if err == nil {
 		_, err = t.Send(ctx, task, false)
 	}
@@ -240,7 +242,7 @@ func (m *model) Ask(_ context.Context, _ bool, prompt string) (string, error) {
 	return m.answer, nil
 }
 
-// rig is the verbs over a real registry, real workspaces and a real history.
+// rig is the verbs over a real registry and real workspaces.
 type rig struct {
 	*testing.T
 	service  *verbs.Service
@@ -252,7 +254,6 @@ type rig struct {
 	launcher *launcher
 	programs *offered
 	model    *model
-	history  *verbs.File
 	places   *workspace.Manager
 	github   *github
 	now      time.Time
@@ -278,12 +279,9 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	if r.registry, err = threads.New(threads.Config{Store: kept, Gateway: "g", Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	if r.history, err = verbs.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
-		t.Fatal(err)
-	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
 	r.cfg = verbs.Config{
-		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
+		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, Model: r.model,
 		Roots: threads.ShareRoots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
 	}
 	for _, f := range change {

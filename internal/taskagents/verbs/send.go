@@ -40,14 +40,14 @@ type spawnParams struct {
 
 // spawn implements SPAWN_AGENT. An agent with a task gets a supervised thread. A list of
 // several tasks is passed to CREATE_TASK.
-func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p spawnParams
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
 	}
 	p.Task = First(p.Task, c.Message)
 	if len(listedTasks(p.Task)) > 1 && v.cfg.Launcher != nil {
-		return v.cfg.Tasks.Create(ctx, c, params)
+		return v.create(ctx, c, params)
 	}
 	name, err := v.program(ctx, p)
 	if err != nil {
@@ -85,7 +85,7 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 		}
 		out.ThreadID, task = made.ThreadID, made.Task
 	}
-	v.cfg.Talks.Remember(c, func(t *Talk) {
+	v.talks.Remember(c, func(t *Talk) {
 		t.SessionID, t.Workdir = out.SessionID, out.Workdir
 		t.ThreadID = First(out.ThreadID, t.ThreadID)
 	})
@@ -95,18 +95,17 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 	}, nil
 }
 
-// program returns the program to start: the one that Pick returns, otherwise the preferred one.
+// program returns the program to start: the one that pick returns, otherwise the preferred one.
 // It fails with AGENT_NOT_INSTALLED.
-func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
+func (v *verbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
 	wanted, err := Program(p.AgentType)
 	if err != nil {
 		return "", err
 	}
-	ask := choice.Task{Text: p.Task, Workdir: p.Workdir != ""}
-	if wanted = v.cfg.Tasks.Pick(ctx, wanted, ask); wanted != "" {
+	if wanted = v.pick(wanted); wanted != "" {
 		return wanted, nil
 	}
-	state := v.cfg.State(ctx, ask)
+	state := v.cfg.Choice.State(ctx, choice.Task{Text: p.Task, Workdir: p.Workdir != ""})
 	if !slices.ContainsFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed }) {
 		return "", AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed",
 			"junctor frameworks list says what is missing")
@@ -116,12 +115,12 @@ func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name,
 
 // folder returns the default working directory of an agent: the conversation's last one,
 // otherwise the newest workspace without live session, otherwise "" for a new folder.
-func (v *agentVerbs) folder(c Call) string {
-	if dir := v.cfg.Talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
+func (v *verbs) folder(c Call) string {
+	if dir := v.talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
 		return dir
 	}
 	live := v.cfg.Agents.List()
-	for _, w := range v.cfg.Workspaces() {
+	for _, w := range v.cfg.Workspaces.List() {
 		if !slices.ContainsFunc(live, func(i agents.Info) bool { return i.Live() && i.Workdir == w.Path }) {
 			return w.Path
 		}
@@ -130,7 +129,7 @@ func (v *agentVerbs) folder(c Call) string {
 }
 
 // send implements SEND_TO_AGENT: it presses keys, answers the open dialog, or sends a text.
-func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`
 		Input     string `json:"input"`
@@ -153,7 +152,7 @@ func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (
 	if !i.Live() {
 		return Fail(SessionNotFound.Errorf("the agent %s has ended", i.ID), nil)
 	}
-	v.cfg.Talks.Remember(c, func(talk *Talk) { talk.SessionID, talk.Workdir = i.ID, i.Workdir })
+	v.talks.Remember(c, func(talk *Talk) { talk.SessionID, talk.Workdir = i.ID, i.Workdir })
 	if text == "" {
 		if err := t.Keys(ctx, p.Keys); err != nil {
 			return Fail(err, nil)
@@ -175,16 +174,16 @@ func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (
 
 // tell sends the text s to a session. If task is set, it first creates a supervised task for
 // the session.
-func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, s, task, label string) (Result, error) {
+func (v *verbs) tell(ctx context.Context, c Call, t sessions.Live, s, task, label string) (Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
 		var thread string
 		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, s, text.Line(First(label, task), MaxLabel)); thread != "" {
 			data["threadId"] = thread
-			v.cfg.Talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
+			v.talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
 		}
 	} else {
-		outcome, err = t.Send(ctx, s, false)
+		outcome, err = sessions.SendSoon(ctx, t, s, false)
 	}
 	i := t.Info()
 	if err != nil && capability.AsError(err).Reason == sessions.ReasonBlocked && i.Blocker != nil {

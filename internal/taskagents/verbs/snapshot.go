@@ -1,12 +1,18 @@
 package verbs
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -18,33 +24,31 @@ const (
 	maxLine  = 180 // characters
 )
 
-// Workspace is a workspace with a repository.
-type Workspace struct{ ID, Label, Repo, Branch string }
-
-// Session is a running agent.
-type Session struct {
-	ID, Label, AgentType string
-	Status               string // as returned by shown
-	Asks                 string // its open question, or ""
-}
-
-// Task is a task that has not ended.
-type Task struct{ ID, Title, Status string }
-
-// Confirmation is a decision that waits for the user.
-type Confirmation struct{ SessionID, Prompt string }
-
 // Snapshot holds the input of [Context].
 type Snapshot struct {
-	Workspaces    []Workspace
-	Sessions      []Session
-	Tasks         []Task
-	Confirmations []Confirmation
-	Frameworks    []choice.Framework
-	Preferred     choice.Preferred
-	// Message is the user's current message, or "". It selects one line of the text and is
-	// not contained in it.
-	Message string
+	Workspaces    []workspace.Workspace // with a repository
+	Sessions      []agents.Info         // that are live
+	Tasks         []threads.Summary     // that have not ended
+	Confirmations []row.PendingDecision // that wait for the user
+	choice.State
+}
+
+// snapshot returns the input of [Context]. The lists of missing dependencies are empty.
+func (v *verbs) snapshot(ctx context.Context) (s Snapshot, err error) {
+	if v.cfg.Workspaces != nil {
+		s.Workspaces = slices.DeleteFunc(v.cfg.Workspaces.List(), func(w workspace.Workspace) bool { return w.Mode == workspace.Folder })
+	}
+	if v.cfg.Agents != nil {
+		s.Sessions = slices.DeleteFunc(v.cfg.Agents.List(), func(i agents.Info) bool { return !i.Live() })
+	}
+	s.State = v.cfg.Choice.State(ctx, choice.Task{})
+	if v.cfg.Registry == nil {
+		return s, nil
+	}
+	if s.Tasks, err = v.cfg.Registry.List(ctx, threads.Filter{Statuses: Unfinished(), Limit: maxTasks}); err == nil {
+		s.Confirmations, err = v.cfg.Registry.Pending(ctx)
+	}
+	return s, err
 }
 
 // Context returns the text ACTIVE_WORKSPACE_CONTEXT. If it does not fit, each section has fewer
@@ -64,19 +68,19 @@ func Context(s Snapshot) string {
 func (s Snapshot) text(n int) string {
 	var b strings.Builder
 	b.WriteString("# Task agents\n")
-	section(&b, n, "Decisions that wait for you", s.Confirmations, func(c Confirmation) string {
-		return fmt.Sprintf("%s: %s", c.SessionID, c.Prompt)
+	section(&b, n, "Decisions that wait for you", s.Confirmations, func(c row.PendingDecision) string {
+		return fmt.Sprintf("%s: %s", c.SessionID, c.PromptText)
 	})
-	section(&b, n, "Agents", s.Sessions, func(x Session) string {
-		outlookLine := fmt.Sprintf("%s (%s, %s): %s", or(x.Label, x.ID), x.ID, x.AgentType, x.Status)
-		if x.Asks != "" {
-			outlookLine += ", asks: " + x.Asks
+	section(&b, n, "Agents", s.Sessions, func(i agents.Info) string {
+		line := fmt.Sprintf("%s (%s, %s): %s", First(i.Name, i.ID), i.ID, i.AgentType, shown(i.Status))
+		if i.Blocker != nil && i.Blocker.Prompt != "" {
+			line += ", asks: " + i.Blocker.Prompt
 		}
-		return outlookLine
+		return line
 	})
-	section(&b, n, "Tasks", s.Tasks, func(t Task) string { return fmt.Sprintf("%s (%s): %s", t.Title, t.ID, t.Status) })
-	section(&b, n, "Workspaces", s.Workspaces, func(w Workspace) string {
-		return fmt.Sprintf("%s (%s): %s, branch %s", or(w.Label, w.Repo), w.ID, w.Repo, w.Branch)
+	section(&b, n, "Tasks", s.Tasks, func(t threads.Summary) string { return fmt.Sprintf("%s (%s): %s", t.Title, t.ID, t.Status) })
+	section(&b, n, "Workspaces", s.Workspaces, func(w workspace.Workspace) string {
+		return fmt.Sprintf("%s (%s): %s, branch %s", First(w.Label, w.Repo.URL), w.ID, w.Repo.URL, w.Branch)
 	})
 	section(&b, n, "Programs", s.Frameworks, func(f choice.Framework) string { return fmt.Sprintf("%s: %s", f.ID, f.Reason) })
 	if s.Preferred.ID != "" {
@@ -84,9 +88,6 @@ func (s Snapshot) text(n int) string {
 	}
 	if len(s.Sessions)+len(s.Tasks) == 0 {
 		b.WriteString("\nNo agent is at work.\n")
-	}
-	if choice.Complex(s.Message) {
-		b.WriteString("\nThe message is big enough for a task agent: CREATE_TASK.\n")
 	}
 	return b.String()
 }
@@ -109,13 +110,6 @@ func section[T any](b *strings.Builder, n int, title string, list []T, show func
 func outlookLine(s string) string {
 	// The text is masked before it is cut, because a cut credential is not recognised.
 	return text.FitRunes(text.OneLine(secret.MaskTokens(strings.ToValidUTF8(s, ""))), maxLine)
-}
-
-func or(text, other string) string {
-	if strings.TrimSpace(text) == "" {
-		return other
-	}
-	return text
 }
 
 // Examples returns the text CODING_AGENT_EXAMPLES: example calls of the verbs, with the program

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -21,7 +22,7 @@ type which struct {
 
 // thread returns the id of the thread that w identifies. If w is empty, it is the conversation's
 // last thread. It fails with THREAD_NOT_FOUND. A ThreadID is not checked.
-func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error) {
+func (v *verbs) thread(ctx context.Context, c Call, w which) (string, error) {
 	switch {
 	case w.ThreadID != "":
 		return w.ThreadID, nil
@@ -35,14 +36,14 @@ func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error)
 		s, err := v.cfg.Registry.Find(ctx, w.Search, "")
 		return s.ID, err
 	}
-	if id := v.cfg.Talks.Last(c).ThreadID; id != "" {
+	if id := v.talks.Last(c).ThreadID; id != "" {
 		return id, nil
 	}
 	return "", ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
 }
 
 // control implements TASK_CONTROL.
-func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
 		Operation   string `json:"operation"`
@@ -54,7 +55,7 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
 	}
-	op, err := operation(c, First(p.Operation, p.Action), p.Note, p.Instruction)
+	op, err := operation(c, First(p.Operation, p.Action))
 	if err != nil {
 		return Fail(err, nil)
 	}
@@ -73,7 +74,7 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 	if err != nil {
 		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *Talk) {
+	v.talks.Remember(c, func(t *Talk) {
 		t.ThreadID = done.ThreadID
 		for _, a := range done.Agents {
 			if a.SessionID != "" {
@@ -93,28 +94,49 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 }
 
 // operation returns the operation that the parameter names or, if it is "", the one of the
-// alias that was called or of the first text that mentions one. It fails with
-// INVALID_OPERATION.
-func operation(c Call, named string, texts ...string) (launch.Operation, error) {
+// alias that was called. It fails with INVALID_OPERATION.
+func operation(c Call, named string) (launch.Operation, error) {
 	alias, _ := strings.CutSuffix(c.Spelled, "_TASK")
-	for _, text := range []string{named, alias} {
-		switch op := launch.Operation(strings.ToLower(text)); op {
-		case launch.Pause, launch.Stop, launch.Resume, launch.Continue, launch.Archive, launch.Reopen:
-			return op, nil
-		}
-		if named != "" {
-			break
-		}
-	}
-	if named == "" {
-		for _, text := range append(texts, c.Message) {
-			if op, ok := taskOperation(text); ok {
-				return launch.Operation(op), nil
-			}
-		}
+	switch op := launch.Operation(strings.ToLower(First(named, alias))); op {
+	case launch.Pause, launch.Stop, launch.Resume, launch.Continue, launch.Archive, launch.Reopen:
+		return op, nil
 	}
 	return "", InvalidOperation.Errorf("%.40q is not an operation on a task", named).With("invalid_operation",
 		"the operations are pause, stop, resume, continue, archive and reopen")
+}
+
+// timeWindow is a period of the past that a text asks about.
+type timeWindow string
+
+// Values of timeWindow.
+const (
+	windowActive    timeWindow = "active"
+	windowToday     timeWindow = "today"
+	windowYesterday timeWindow = "yesterday"
+	windowLast7     timeWindow = "last_7_days"
+	windowLast30    timeWindow = "last_30_days"
+)
+
+// span returns the inclusive begin and end of the window in the time zone of now. A zero end
+// means now, and two zero times mean no limit. ok is false if the window is unknown.
+func (w timeWindow) span(now time.Time) (from, to time.Time, ok bool) {
+	day := func(back int) time.Time {
+		y, m, d := now.Date()
+		return time.Date(y, m, d-back, 0, 0, 0, 0, now.Location())
+	}
+	switch w {
+	case "", windowActive:
+		return from, to, true
+	case windowToday:
+		return day(0), to, true
+	case windowYesterday:
+		return day(1), day(0).Add(-time.Millisecond), true
+	case windowLast7:
+		return now.AddDate(0, 0, -7), to, true
+	case windowLast30:
+		return now.AddDate(0, 0, -30), to, true
+	}
+	return from, to, false
 }
 
 // Bounds of TASK_HISTORY.
@@ -125,7 +147,7 @@ const (
 )
 
 // history implements TASK_HISTORY.
-func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
 		Metric   string     `json:"metric"`
@@ -137,15 +159,11 @@ func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage)
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
 	}
-	window, count := askedWindow(c.Message)
-	if p.Window == "" {
-		p.Window = window
-	}
 	if p.Metric == "" {
 		switch {
 		case p.ThreadID != "" || p.SessionID != "":
 			p.Metric = "detail"
-		case count || c.Spelled == "COUNT_TASKS":
+		case c.Spelled == "COUNT_TASKS":
 			p.Metric = "count"
 		default:
 			p.Metric = "list"
@@ -201,7 +219,7 @@ func counted(n int, w timeWindow) string {
 
 // filter returns the filter for a window in the user's time zone. Given statuses replace those
 // of the window. It fails with MISSING_PARAMS for an unknown window or status.
-func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.Filter, err error) {
+func (v *verbs) filter(c Call, w timeWindow, statuses []string) (f threads.Filter, err error) {
 	now := v.cfg.Now()
 	if c.Zone != nil {
 		now = now.In(c.Zone)
@@ -229,7 +247,7 @@ func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.F
 
 // details returns the records of the task that w names by thread or session, otherwise of the
 // newest tasks that match f, at most maxDetails.
-func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filter) (Result, error) {
+func (v *verbs) details(ctx context.Context, c Call, w which, f threads.Filter) (Result, error) {
 	var ids []string
 	if w.ThreadID != "" || w.SessionID != "" {
 		id, err := v.thread(ctx, c, w)
@@ -309,7 +327,7 @@ func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision,
 func newest[T any](list []T) []T { return list[max(0, len(list)-maxDetailItems):] }
 
 // share implements TASK_SHARE. If nothing identifies a task, the newest one is used.
-func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+func (v *verbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p which
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)

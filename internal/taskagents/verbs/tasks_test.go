@@ -32,8 +32,6 @@ func TestControlOfATask(t *testing.T) {
 	_, data := r.ok(call(""), "CREATE_TASK", `{"task":"write the parser"}`)
 	thread, session := data["threadId"].(string), r.fleet.infos[0].ID
 	other := verbs.Call{By: agent, Session: "other"}
-	said := other
-	said.Message = "please put the parser on hold"
 	for _, c := range []struct {
 		call         verbs.Call
 		name, params string
@@ -45,8 +43,8 @@ func TestControlOfATask(t *testing.T) {
 			call(""), "RESUME_TASK", `{"note":"stop it later","agentType":"openai"}`,
 			launch.Control{Operation: launch.Resume, Note: "stop it later", AgentType: "codex"},
 		},
-		{other, "TASK_CONTROL", `{"search":"PARSER","note":"cancel it"}`, launch.Control{Operation: launch.Stop, Note: "cancel it"}},
-		{said, "TASK_CONTROL", `{"sessionId":"` + session + `"}`, launch.Control{Operation: launch.Pause}},
+		{other, "STOP_TASK", `{"search":"PARSER","note":"cancel it"}`, launch.Control{Operation: launch.Stop, Note: "cancel it"}},
+		{other, "PAUSE_TASK", `{"sessionId":"` + session + `"}`, launch.Control{Operation: launch.Pause}},
 		{
 			other, "TASK_CONTROL", `{"threadId":"` + thread + `","operation":"continue","instruction":"add tests"}`,
 			launch.Control{Operation: launch.Continue, Instruction: "add tests"},
@@ -61,7 +59,7 @@ func TestControlOfATask(t *testing.T) {
 	n := len(r.launcher.asked)
 	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode"}`, verbs.InvalidOperation)
 	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode","note":"pause"}`, verbs.InvalidOperation)
-	r.fails(call("how is it going?"), "TASK_CONTROL", `{}`, verbs.InvalidOperation)
+	r.fails(call("please stop"), "TASK_CONTROL", `{"note":"stop"}`, verbs.InvalidOperation)
 	r.fails(call(""), "PAUSE_TASK", `{"search":"compiler"}`, verbs.ThreadNotFound)
 	r.fails(call(""), "PAUSE_TASK", `{"sessionId":"pty-1-00000099"}`, verbs.ThreadNotFound)
 	r.fails(call(""), "RESUME_TASK", `{"agentType":"clippy"}`, verbs.AgentNotInstalled)
@@ -107,7 +105,7 @@ func TestWhatWasDone(t *testing.T) {
 	if got := [2]float64{count(there, `{"window":"today"}`), count(there, `{"window":"yesterday"}`)}; got != [2]float64{1, 0} {
 		t.Errorf("%v; want got = [2]float64{1, 0}", got)
 	}
-	if got, data := r.ok(call("how many did you do yesterday?"), "TASK_HISTORY", `{}`); data["metric"] != "count" ||
+	if got, data := r.ok(call(""), "TASK_HISTORY", `{"metric":"count","window":"yesterday"}`); data["metric"] != "count" ||
 		got.Text != "1 task of yesterday." {
 		t.Errorf(`%+v; want data["metric"] = "count", got.Text = "1 task of yesterday."`, got)
 	}

@@ -8,9 +8,9 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,32 +18,79 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Launcher creates and controls threads. Package launch implements it.
+// Launcher starts, creates and controls the work of threads. Package launch implements it.
 type Launcher interface {
-	taskLauncher
-	agentLauncher
+	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
+	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
+	// Track creates a task for a running session, which the coordinator then supervises, and
+	// sends the task to it.
+	Track(ctx context.Context, by capability.Principal, session, task, label string) (threadID string, err error)
 }
 
 // Registry is the part of threads.Registry that the verbs use.
 type Registry interface {
-	taskRegistry
-	agentRegistry
+	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
+	Count(ctx context.Context, f threads.Filter) (int, error)
+	Find(ctx context.Context, search, agent string) (threads.Summary, error)
+	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
+	Session(ctx context.Context, id string) (row.Session, error)
+	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
+	Pending(ctx context.Context) ([]row.PendingDecision, error)
+	Lessons(ctx context.Context, agent string) ([]threads.Lesson, error)
+}
+
+// Agents starts agents' programs and gives access to running ones. Package agents implements
+// it.
+type Agents interface {
+	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
+	List() []agents.Info // the oldest first
+	// Get returns a session that runs or ended recently. It fails with not_found, reason
+	// session_not_found.
+	Get(id string) (agents.Info, sessions.Live, error)
+}
+
+// Choice selects the program for a task.
+type Choice interface {
+	State(ctx context.Context, t choice.Task) choice.State
+	// Fixed returns the program for all tasks, or "" if the best is selected for each.
+	Fixed() programs.Name
+}
+
+// Model completes prompts with a language model.
+type Model interface {
+	Ask(ctx context.Context, small bool, prompt string) (string, error)
+}
+
+// Workspaces is the part of workspace.Manager that the verbs use.
+type Workspaces interface {
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	List() []workspace.Workspace // the newest first
+	Resolve(labelOrID string) (workspace.Workspace, error)
+	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
+	Issues(ctx context.Context, repo string) (forge.Issues, error)
 }
 
 // Config holds the dependencies of the verbs. Choice and Now are required. Verbs whose
 // dependency is nil fail with SERVICE_UNAVAILABLE. Without Workspaces tasks have no repository,
-// without Model no brief, and without History no lessons and no last repository.
+// without Model no brief, and without Registry no lessons and no last repository.
 type Config struct {
 	Launcher   Launcher
 	Agents     Agents
 	Registry   Registry
 	Choice     Choice
 	Workspaces Workspaces
-	History    History
 	Model      Model
 	Roots      threads.ShareRoots // folders whose files may be shared
 	Policy     Policy
@@ -59,39 +106,65 @@ type Service struct {
 // New returns the service.
 func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(Talks)} }
 
+// verbs implements the verbs for one principal.
+type verbs struct {
+	cfg   Config // limited to what the principal may see
+	talks *Talks
+}
+
 // of returns the verbs for a principal. One that is neither administrator nor operator sees
 // only its own sessions and threads.
-func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
+func (s *Service) of(by capability.Principal) *verbs {
 	cfg := s.cfg
 	if by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
 		cfg = own(cfg, by)
 	}
-	tasks := newTaskVerbs(taskConfig{
-		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil,
-		Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
-	})
-	agents := agentConfig{
-		Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State,
-		Talks: s.talks,
+	return &verbs{cfg, s.talks}
+}
+
+// table returns the verbs by name.
+func (v *verbs) table() map[Name]Do {
+	launcher, registry, live, repos := v.cfg.Launcher != nil, v.cfg.Registry != nil, v.cfg.Agents != nil, v.cfg.Workspaces != nil
+	return map[Name]Do{
+		CreateTask:         Needs(launcher, v.create),
+		TaskControl:        Needs(launcher && registry, v.control),
+		TaskHistory:        Needs(registry, v.history),
+		TaskShare:          Needs(registry, v.share),
+		SpawnAgent:         Needs(live, v.spawn),
+		SendToAgent:        Needs(live, v.send),
+		ListAgents:         Needs(live && registry, v.list),
+		StopAgent:          Needs(live, v.stop),
+		ProvisionWorkspace: Needs(repos, v.provision),
+		FinalizeWorkspace:  Needs(repos, v.finalize),
+		ManageIssues:       Needs(repos, v.issues),
 	}
-	repos := repoConfig{Workspaces: cfg.Workspaces, Talks: s.talks}
-	if cfg.Workspaces != nil {
-		agents.Workspaces = cfg.Workspaces.List
+}
+
+// pick returns the program for a task: the fixed one, otherwise wanted. "" leaves the choice to
+// the launcher.
+func (v *verbs) pick(wanted programs.Name) programs.Name { return cmp.Or(v.cfg.Choice.Fixed(), wanted) }
+
+// session returns the session with the given id. If id is "", it returns the last session of
+// the call's conversation if that is live, otherwise the newest live session; without one it
+// fails with NO_SESSION.
+func (v *verbs) session(c Call, id string) (sessions.Live, error) {
+	if id == "" {
+		live := slices.DeleteFunc(v.cfg.Agents.List(), func(i agents.Info) bool { return !i.Live() })
+		if len(live) == 0 {
+			return nil, NoSession.Errorf("no agent is running")
+		}
+		last := v.talks.Last(c).SessionID
+		if id = live[len(live)-1].ID; slices.ContainsFunc(live, func(i agents.Info) bool { return i.ID == last }) {
+			id = last
+		}
 	}
-	if cfg.History != nil {
-		repos.LastRepo = cfg.History.LastRepo
-	}
-	live, table := newAgentVerbs(agents), tasks.Table()
-	maps.Copy(table, live.Table())
-	maps.Copy(table, newRepoVerbs(repos).Table())
-	return live, table
+	_, s, err := v.cfg.Agents.Get(id)
+	return s, err
 }
 
 // Context returns the current state of task agents as a text for the model of a principal.
-// message is the user's current message, or "".
-func (s *Service) Context(ctx context.Context, by capability.Principal, message string) (string, error) {
-	agents, _ := s.of(by)
-	now, err := agents.Snapshot(ctx, message)
+func (s *Service) Context(ctx context.Context, by capability.Principal) (string, error) {
+	now, err := s.of(by).snapshot(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -100,28 +173,23 @@ func (s *Service) Context(ctx context.Context, by capability.Principal, message 
 
 // Examples returns the example calls for a principal, with the currently preferred program.
 func (s *Service) Examples(ctx context.Context, by capability.Principal) (string, error) {
-	agents, _ := s.of(by)
-	now, err := agents.Snapshot(ctx, "")
-	if err != nil {
-		return "", err
-	}
-	return Examples(now.Preferred.ID), nil
+	now, err := s.of(by).snapshot(ctx)
+	return Examples(now.Preferred.ID), err
 }
 
 // Run runs a verb by any of its names. A failure is reported twice: by the result, whose
 // Success is false and whose Error is the verb's own code, and by the error, which has one of
 // the codes of [capability.Code] and the verb's code in its details ("error", "data").
 func (s *Service) Run(ctx context.Context, c Call, name string, params json.RawMessage) (Result, error) {
-	row, spelled, ok := Lookup(name)
+	verb, spelled, ok := Lookup(name)
 	if !ok {
 		return Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(text.Line(name, 100))}), nil)
 	}
 	c.Spelled = spelled
-	if err := s.cfg.Policy.Check(Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
+	if err := s.cfg.Policy.Check(Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, verb.Ability); err != nil {
 		return Fail(err, nil)
 	}
-	_, table := s.of(c.By)
-	r, err := table[row.Name](ctx, c, params)
+	r, err := s.of(c.By).table()[verb.Name](ctx, c, params)
 	r.Text = secret.MaskTokens(r.Text)
 	return r, err
 }

@@ -24,6 +24,7 @@ type Source struct {
 	Branch     string   `json:"branch,omitempty"`     // checked-out branch; "" if HEAD is detached
 	Head       string   `json:"head"`                 // checked-out commit
 	Dirty      bool     `json:"dirty,omitempty"`      // it has changes that are not committed
+	Remote     string   `json:"remote,omitempty"`     // URL of origin; "" if it has none or several
 }
 
 // Directories returns the directories with the data of the repository, beside its working tree.
@@ -97,6 +98,12 @@ func (m *Manager) Inspect(ctx context.Context, path string) (Source, error) {
 	if s.Branch, err = line("symbolic-ref", "--quiet", "--short", "HEAD"); err != nil {
 		return Source{}, err
 	}
+	if s.Remote, err = line("config", "--get-all", "remote.origin.url"); err != nil {
+		return Source{}, err
+	}
+	if strings.Contains(s.Remote, "\n") {
+		s.Remote = ""
+	}
 	changed, err := line("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
 	s.Dirty = changed != ""
 	return s, err
@@ -139,6 +146,7 @@ type PartRequest struct {
 	Label  string
 	Start  string   // commit
 	Merge  []string // commits that the branch contains besides
+	Setup  *Setup   // to which the user has agreed; nil for none
 }
 
 // ProvisionPart adds a worktree with a new branch to a user's repository. If merged commits have
@@ -161,9 +169,12 @@ func (m *Manager) ProvisionPart(ctx context.Context, req PartRequest) (Workspace
 	if err != nil {
 		return Workspace{}, err
 	}
-	defer release()
 	if err = m.put(w); err == nil {
 		err = m.addPart(ctx, &w, req)
+	}
+	release() // a setup takes long
+	if err == nil && req.Setup != nil {
+		err = m.setUp(ctx, &w, req.Setup)
 	}
 	if err == nil {
 		w.State, w.UsedAt = Ready, m.cfg.Now().UTC()
@@ -172,7 +183,7 @@ func (m *Manager) ProvisionPart(ctx context.Context, req PartRequest) (Workspace
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
 		defer cancel()
-		if left := m.discard(undo, w); left != nil {
+		if left := m.collect(undo, w); left != nil {
 			err = capability.AsError(err).Detail("left_behind", w.ID)
 		}
 		return Workspace{}, err

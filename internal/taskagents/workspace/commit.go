@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -164,14 +166,20 @@ func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
 		}
 		return err
 	}
-	listed, err := m.run(ctx, w, []string{"rev-list", "--max-count=2001", "refs/heads/" + w.Branch, "--not", "--remotes=origin", "--"})
+	return m.scanRange(ctx, w, "push in parts, or start from a newer base", "refs/heads/"+w.Branch, "--not", "--remotes=origin")
+}
+
+// scanRange searches the commits that rev-list names for credentials. It fails with too_large if they
+// are too many, with the remedy.
+func (m *Manager) scanRange(ctx context.Context, w Workspace, remedy string, which ...string) error {
+	listed, err := m.run(ctx, w, slices.Concat([]string{"rev-list", "--max-count=" + strconv.Itoa(maxCommits+1)}, which, []string{"--"}))
 	if err != nil {
 		return err
 	}
 	commits := strings.Fields(listed.Stdout.Text())
 	if len(commits) > maxCommits {
-		return capability.Errorf(capability.CodeTooLarge, "workspace.push", "more than %d commits would be pushed",
-			maxCommits).With("change_too_large", "push in parts, or start from a newer base")
+		return capability.Errorf(capability.CodeTooLarge, "workspace.scan", "more than %d commits have to be searched for credentials",
+			maxCommits).With("change_too_large", remedy)
 	}
 	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
 		args := plainDiff("show", "--format=")

@@ -221,9 +221,9 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 	return pull, err
 }
 
-// Repository returns a repository at its forge with the operator's credential, for its issues.
-// Errors: those of forge.Policy.Parse, and unavailable, reason no_forge.
-func (m *Manager) Repository(ctx context.Context, repo string) (forge.Repository, error) {
+// Issues returns a repository at its forge with the operator's credential, for its issues. Errors:
+// those of forge.Policy.Parse, and unavailable, reason no_forge or no_issues.
+func (m *Manager) Issues(ctx context.Context, repo string) (forge.Issues, error) {
 	r, err := m.cfg.Policy.Parse(repo)
 	if err != nil {
 		return nil, err
@@ -232,5 +232,13 @@ func (m *Manager) Repository(ctx context.Context, repo string) (forge.Repository
 	if err == nil && opened == nil {
 		err = capability.Errorf(capability.CodeUnavailable, "workspace.issues", "no forge is configured for this repository").With("no_forge", "")
 	}
-	return opened, err
+	if err != nil {
+		return nil, err
+	}
+	issues, ok := opened.(forge.Issues)
+	if !ok {
+		err = capability.Errorf(capability.CodeUnavailable, "workspace.issues", "this forge keeps no issues").With("no_issues",
+			"use a repository on a forge that has them")
+	}
+	return issues, err
 }

@@ -273,16 +273,11 @@ func TestADiskThatIsNearlyFull(t *testing.T) {
 	wantReason(t, err, "disk_full")
 }
 
-func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
+func TestIncludedFilesAreCopiedOrNothingIsMade(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(s *site) {
-		s.cfg.Setup = Setup{
-			Copy: []string{"/.env", "conf/*.local"},
-			Argv: []string{"/bin/sh", "-c", "pwd > setup.out; test ! -e fail.log || { echo no luck; exit 3; }"},
-		}
-	})
+	s := newSite(t)
 	s.write("author/.gitignore", ".env\n*.log\n*.local\nsecret/\n")
-	s.write("author/.worktreeinclude", "secret/\n")
+	s.write("author/.worktreeinclude", "secret/\n/.env\nconf/*.local\nfail.log\n")
 	s.plain(s.dir+"/author", "add", ".")
 	s.plain(s.dir+"/author", "commit", "-qm", "ignore")
 	s.plain(s.dir+"/author", "push", "-q", "origin", "HEAD:trunk")
@@ -300,18 +295,14 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 	w := s.provision(Request{Parent: parent.ID})
 	for name, want := range map[string]bool{
 		".env": true, "conf/x.local": true, "secret/deep/key": true, "conf/y.txt": false,
-		"other.log": false, "conf/link.local": false, "setup.out": true,
+		"other.log": false, "conf/link.local": false,
 	} {
 		if exists(filepath.Join(w.Path, name)) != want {
 			t.Errorf("%s: there %v; want exists(filepath.Join(w.Path, name)) = %v", name, !want, want)
 		}
 	}
-	if data, _ := os.ReadFile(w.Path + "/setup.out"); string(data) != w.Path+"\n" {
-		t.Errorf(`it ran in %q; want string(data) = w.Path + "\n"`, data)
-	}
-	s.m.cfg.Setup.Copy = append(s.m.cfg.Setup.Copy, "fail.log")
-	s.write(parent.Path+"/fail.log", "x")
 	before, _ := os.ReadDir(s.cfg.Base)
+	s.write(parent.Path+"/fail.log", strings.Repeat("x", maxCopiedFile+1))
 	_, err := s.m.Provision(t.Context(), Request{Parent: parent.ID, BranchName: "unlucky"})
 	wantReason(t, err, "setup_failed")
 	after, _ := os.ReadDir(s.cfg.Base)
@@ -319,9 +310,6 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 		t.Errorf(`something is left of it; got len(after) = %v; want len(after) = %v, s.plain(parent.Path, "branch", "--list", `+
 			`"unlucky") without "unlucky"`, len(after), len(before))
 	}
-	s.write(parent.Path+"/fail.log", strings.Repeat("x", maxCopiedFile+1))
-	_, err = s.m.Provision(t.Context(), Request{Parent: parent.ID})
-	wantReason(t, err, "setup_failed")
 }
 
 func TestWhoGoesAwayLeavesNothing(t *testing.T) {

@@ -127,8 +127,8 @@ func (m *Manager) parent(req Request) (Workspace, error) {
 	return parent, nil
 }
 
-// make stores the token, checks the credential, creates the folder with its content and runs
-// the setup. The caller removes what it created on failure.
+// make stores the token, checks the credential, and creates the folder with its content. The caller
+// removes what it created on failure.
 func (m *Manager) make(ctx context.Context, w *Workspace, parent Workspace, req Request) error {
 	if !req.Token.Empty() && w.Mode != Folder {
 		if err := m.keepToken(*w, req.Token); err != nil {
@@ -149,7 +149,10 @@ func (m *Manager) make(ctx context.Context, w *Workspace, parent Workspace, req 
 	if err := m.fill(ctx, w, parent, req); err != nil {
 		return err
 	}
-	return m.setUp(ctx, *w, parent)
+	if w.Mode != Worktree {
+		return nil
+	}
+	return m.copyIncluded(ctx, *w, parent)
 }
 
 // fill clones the repository into the folder or adds a worktree, with its submodules, under the

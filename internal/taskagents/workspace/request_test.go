@@ -47,14 +47,11 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	}
 	_, err = s.m.Resolve("")
 	wantReason(t, err, "workspace_not_found")
-	if r, err := s.m.Repository(ctx, s.remote); err != nil {
-		t.Error(err)
-	} else if _, err := r.ListIssues(ctx, forge.IssueFilter{}); reason(err) != "no_issues" {
-		t.Errorf(`%v; want reason(err) = "no_issues"`, err)
-	}
-	_, err = s.m.Repository(ctx, "acme/widget")
+	_, err = s.m.Issues(ctx, s.remote)
+	wantReason(t, err, "no_issues")
+	_, err = s.m.Issues(ctx, "acme/widget")
 	wantReason(t, err, "no_forge")
-	_, err = s.m.Repository(ctx, "https://example.com/a/b")
+	_, err = s.m.Issues(ctx, "https://example.com/a/b")
 	wantReason(t, err, "invalid_repo_domain")
 }
 
@@ -95,8 +92,8 @@ func TestEveryStepIsTold(t *testing.T) {
 		t.Errorf(`%v, %v; want no error, got = []string{"commit skipped", "push done", "pull_request skipped"}, f.Stat.Files = 1`,
 			got, err)
 	}
-	if stat, err := s.m.DiffStat(ctx, w.ID, ""); err != nil || stat.Files != 1 || stat.Insertions != 1 {
-		t.Errorf("%+v, %v; want no error, stat.Files = 1, stat.Insertions = 1", stat, err)
+	if d, err := s.m.Diff(ctx, w.ID, ""); err != nil || d.Stat.Files != 1 || d.Stat.Insertions != 1 {
+		t.Errorf("Diff().Stat = %+v, %v; want 1 file and 1 insertion, no error", d.Stat, err)
 	}
 	for _, p := range []forge.PullRequest{{}, {Title: strings.Repeat("x", 257)}} {
 		_, err := s.m.OpenPull(ctx, w.ID, p)

@@ -10,12 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/gitcmd"
-	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // ResultRole is the Role of the workspace that holds the parts of a task together.
@@ -308,11 +305,6 @@ func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, req
 	if source.Branch == "" {
 		return conflict("no_branch", "check out the branch that the work is for", "no branch is checked out in %.300q", source.Path)
 	}
-	if len(w.Conflicts) > 0 {
-		return conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
-			"%d files have conflicts between the parts", len(w.Conflicts)).
-			Detail("files", w.Conflicts)
-	}
 	status, err := m.sourceStatus(ctx, source)
 	if err != nil {
 		return err
@@ -329,31 +321,14 @@ func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, req
 			return conflict("checkout_dirty", "finish or abort it first", "another operation of git is in progress in the checkout")
 		}
 	}
-	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
-	if err != nil {
+	if err := m.reviewed(ctx, w, req.Commit); err != nil {
 		return err
 	}
-	if head != req.Commit {
-		return conflict(ReasonWorkMoved, "look at it again with: junctor tasks diff",
-			"the work is at %.12s, and the commit that was shown is %.12s", head, req.Commit).
-			Detail("commit", head)
-	}
+	head := req.Commit
 	if err := m.filtered(ctx, w, req.Base, head); err != nil {
 		return err
 	}
-	listed, err := m.run(ctx, w, []string{"rev-list", "--max-count=" + strconv.Itoa(maxCommits+1), head, "--not", source.Head, "--"})
-	if err != nil {
-		return err
-	}
-	commits := strings.Fields(listed.Stdout.Text())
-	if len(commits) > maxCommits {
-		return capability.Errorf(capability.CodeTooLarge, "workspace.merge", "more than %d commits would be merged", maxCommits).
-			With("change_too_large", "merge the branch with git: "+w.Branch)
-	}
-	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
-		args := plainDiff("show", "--format=")
-		return m.command(ctx, m.git, w, gitcmd.Command{Args: append(append(args, part...), "--"), NeedRepository: true})
-	})
+	return m.scanRange(ctx, w, "merge the branch with git: "+w.Branch, head, "--not", source.Head)
 }
 
 // filtered returns an error if a changed file passes a filter of the repository, such as LFS,
@@ -381,6 +356,23 @@ func (m *Manager) filtered(ctx context.Context, w Workspace, base, head string) 
 		}
 	}
 	return nil
+}
+
+// reviewed fails with conflict unless the result of a task is at the commit that the user was shown,
+// without conflicts.
+func (m *Manager) reviewed(ctx context.Context, w Workspace, commit string) error {
+	if len(w.Conflicts) > 0 {
+		return conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
+			"%d files have conflicts between the parts", len(w.Conflicts)).
+			Detail("files", w.Conflicts)
+	}
+	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	if err == nil && head != commit {
+		err = conflict(ReasonWorkMoved, "look at it again with: junctor tasks diff",
+			"the work is at %.12s, and the commit that was shown is %.12s", head, commit).
+			Detail("commit", head)
+	}
+	return err
 }
 
 func (m *Manager) sourceStatus(ctx context.Context, s Source) (Status, error) {

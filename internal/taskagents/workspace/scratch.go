@@ -312,26 +312,13 @@ func (k *ScratchKeeper) free(name string) (string, error) {
 		maxScratchSuffix-1).With("name_taken", "choose another name")
 }
 
-// scratchSlug converts a name to lower-case letters, digits and hyphens that do not begin with
-// the prefix of scratch folders.
+// scratchSlug returns the name of a promoted folder, which does not begin with the prefix of scratch
+// folders.
 func scratchSlug(name string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(name) {
-		switch {
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() >= 60 {
-			break
-		}
+	if s := Word(name, 60, "kept"); !strings.HasPrefix(s, scratchPrefix) {
+		return s
 	}
-	s := strings.Trim(b.String(), "-")
-	if s == "" || strings.HasPrefix(s, scratchPrefix) {
-		s = strings.Trim("kept-"+s, "-")
-	}
-	return s
+	return "kept-" + Word(name, 60, "")
 }
 
 // Sweep removes expired folders, and records that were deleted or promoted longer than the TTL

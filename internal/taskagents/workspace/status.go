@@ -154,19 +154,6 @@ func diffArgs(subcommand string, rest ...string) []string {
 	return append([]string{subcommand, "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"}, rest...)
 }
 
-// DiffStat returns the size of the change that [Manager.Diff] returns.
-func (m *Manager) DiffStat(ctx context.Context, id, from string) (DiffStat, error) {
-	w, err := m.Get(id)
-	if err != nil {
-		return DiffStat{}, err
-	}
-	commit, err := m.commitOf(ctx, w, from)
-	if err != nil {
-		return DiffStat{}, err
-	}
-	return m.stat(ctx, w, commit)
-}
-
 // stat returns the size of the difference between one commit and the work tree, or between two
 // commits.
 func (m *Manager) stat(ctx context.Context, w Workspace, commits ...string) (DiffStat, error) {

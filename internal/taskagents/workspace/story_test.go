@@ -201,14 +201,13 @@ func TestALargeRepositoryIsClonedInPart(t *testing.T) {
 // knows is a forge that only answers what it is asked first.
 type knows struct{ facts forge.Facts }
 
-func (k knows) Open(forge.Repo, secret.Value) (forge.Repository, error) { return fact{k: k}, nil }
+func (k knows) Open(forge.Repo, secret.Value) (forge.Repository, error) { return fact{k}, nil }
 
-type fact struct {
-	forge.NoIssues
-	k knows
-}
+type fact struct{ k knows }
 
 func (f fact) Facts(context.Context) (forge.Facts, error) { return f.k.facts, nil }
+
+func (f fact) Checks(context.Context, string) ([]forge.Check, error) { return nil, nil }
 
 func (f fact) OpenPull(context.Context, forge.PullRequest) (forge.Pull, error) {
 	return forge.Pull{}, errors.New("not asked in this test")

@@ -76,7 +76,10 @@ type Workspace struct {
 	Source     *Source     `json:"source,omitempty"` // of a Checkout: the user's checkout
 	// Conflicts lists the files with conflicts that a merge of parts left in the branch.
 	Conflicts []string `json:"conflicts,omitempty"`
-	Merged    bool     `json:"merged,omitempty"` // a Checkout's work is in the user's branch
+	Merged    bool     `json:"merged,omitempty"`    // a Checkout's work is in the user's branch
+	Published string   `json:"published,omitempty"` // commit of a Checkout that was pushed for the pull request
+	// Setup has the results of the commands that prepared a Checkout.
+	Setup []SetupStep `json:"setup,omitempty"`
 	// OwnToken reports that the request had a token, which is stored for this workspace.
 	OwnToken  bool      `json:"ownToken,omitempty"`
 	Partial   bool      `json:"partial,omitempty"` // partial clone: files of old commits are fetched on demand
@@ -123,8 +126,8 @@ type Config struct {
 	// AuthorName and AuthorEmail are the author of commits; "" means Workspace Agent and an
 	// address without mailbox.
 	AuthorName, AuthorEmail string
-	// Setup prepares every workspace before its agent starts.
-	Setup Setup
+	// Box runs the commands of setups. If nil, setups with commands fail.
+	Box Box
 	// TTL is the time after which GC removes an unused workspace; 0 means 24 h.
 	TTL time.Duration
 	// New workspaces are refused if the disk has fewer than MinFree free bytes (0 means 2 GiB)

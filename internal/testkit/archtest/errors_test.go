@@ -295,11 +295,11 @@ func (c *collector) callers(dir string, within *ast.FuncDecl, function string, a
 // together, or none, where they pass on what another error has.
 func madeUp() map[string][]string {
 	return map[string][]string{
-		"internal/store.notFound":                {"approval_not_found", "grant_not_found", "live_token_not_found"},
-		"internal/core/catalog.Unwrap":           {"slot_ambiguous", "slot_provider_unavailable", "slot_provider_disabled", "slot_provider_unknown"},
-		"internal/taskagents/verbs.Errorf":       nil, // its codes are collected as constants
-		"internal/extensions/declaration.errorf": nil, // its caller's
-		"internal/nodes/skill.Ask":               nil,
+		"internal/store.notFound":          {"approval_not_found", "grant_not_found", "live_token_not_found"},
+		"internal/core/catalog.Unwrap":     {"slot_ambiguous", "slot_provider_unavailable", "slot_provider_disabled", "slot_provider_unknown"},
+		"internal/taskagents/verbs.Errorf": nil, // its codes are collected as constants
+		"internal/base/yamljson.errorf":    nil, // its caller's
+		"internal/nodes/skill.Ask":         nil,
 
 		"internal/nodes/node.admitted": nil, "internal/upstreams/upstream.unreachable": nil, "internal/endpoints/endpoint.connectFailed": nil,
 		"internal/extensions/exec/db.err": nil,

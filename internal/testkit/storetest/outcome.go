@@ -172,7 +172,9 @@ func indexKeeps(t *testing.T, s Stores) {
 	ok(t, err)
 	same(t, pos, at)
 	for i := range 5 {
-		ok(t, s.Index.AddCheckpoint(t.Context(), audit.Checkpoint{Seq: uint64(10 * (i + 1)), Hash: fmt.Sprint("h", i), At: day(i)}))
+		ok(t, s.Index.AddCheckpoint(t.Context(), audit.Checkpoint{
+			Seq: uint64(10 * (i + 1)), Hash: fmt.Sprint("h", i), At: day(i), Coded: uint64(i), MAC: fmt.Sprint("m", i),
+		}))
 	}
 	ok(t, s.Index.AddCheckpoint(t.Context(), audit.Checkpoint{Seq: 20, Hash: "forged", At: day(9)}))
 	ok(t, s.Index.Reset(t.Context()))
@@ -184,7 +186,7 @@ func indexKeeps(t *testing.T, s Stores) {
 	same(t, len(found), 0)
 	points, err := s.Index.Checkpoints(t.Context(), 10, 2)
 	ok(t, err)
-	same(t, points, []audit.Checkpoint{{Seq: 20, Hash: "h1", At: day(1)}, {Seq: 30, Hash: "h2", At: day(2)}})
+	same(t, points, []audit.Checkpoint{{Seq: 20, Hash: "h1", At: day(1), Coded: 1, MAC: "m1"}, {Seq: 30, Hash: "h2", At: day(2), Coded: 2, MAC: "m2"}})
 	ok(t, s.Index.Add(t.Context(), []audit.Entry{{Seq: 40, Time: day(0)}, {Seq: 41, Time: day(0)}}, at))
 	ok(t, s.Index.Forget(t.Context(), 41))
 	found, err = s.Index.Find(t.Context(), audit.Query{Limit: 9})
@@ -194,5 +196,5 @@ func indexKeeps(t *testing.T, s Stores) {
 	}
 	points, err = s.Index.Checkpoints(t.Context(), 0, 9)
 	ok(t, err)
-	same(t, points, []audit.Checkpoint{{Seq: 40, Hash: "h3", At: day(3)}, {Seq: 50, Hash: "h4", At: day(4)}})
+	same(t, points, []audit.Checkpoint{{Seq: 40, Hash: "h3", At: day(3), Coded: 3, MAC: "m3"}, {Seq: 50, Hash: "h4", At: day(4), Coded: 4, MAC: "m4"}})
 }

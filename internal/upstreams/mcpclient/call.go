@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -68,6 +69,9 @@ func (c *Client) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 		}
 		if !k.server.Modern() {
 			c.remember(r)
+			if task := member(a.result, "task"); r.Task && len(task) > 0 {
+				return c.finishTask(ctx, r, task)
+			}
 			return a.result, nil
 		}
 		switch kind := resultType(a.result); {
@@ -139,7 +143,7 @@ func (c *Client) remember(r Request) {
 }
 
 func uriOf(params []byte) string {
-	uri, _ := textOf(member(params, "uri"))
+	uri, _ := jsonx.Text(member(params, "uri"))
 	return uri
 }
 
@@ -227,7 +231,7 @@ func (c *Client) withdraw(lk link, ex *exchange, why string) {
 		return
 	}
 	params := strconv.AppendInt([]byte(`{"requestId":`), ex.id, 10)
-	params = append(appendString(append(params, `,"reason":`...), why), '}')
+	params = append(jsonx.AppendString(append(params, `,"reason":`...), why), '}')
 	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(lk.shared().ctx, noteTimeout)
 		defer cancel()
@@ -251,19 +255,31 @@ func (p *progress) pass(m message, to func(capability.Chunk)) bool {
 		}
 		return false
 	}
-	at, err := strconv.ParseFloat(string(member(m.params, "progress")), 64)
-	if err != nil || p.any && at <= p.last {
+	c := capability.Chunk{Message: text(m.params, "message", 4<<10)}
+	var err error
+	if c.Progress, c.Literals[0], err = number(m.params, "progress"); err != nil || p.any && c.Progress <= p.last {
 		return false
 	}
-	p.last, p.any = at, true
-	total, err := strconv.ParseFloat(string(member(m.params, "total")), 64)
-	if err != nil {
-		total = 0
-	}
+	p.last, p.any = c.Progress, true
+	c.Total, c.Literals[1], _ = number(m.params, "total")
 	if to != nil {
-		to(capability.Chunk{Progress: at, Total: total, Message: text(m.params, "message", 4<<10)})
+		to(c)
 	}
 	return true
+}
+
+// number returns a number of an object, and its spelling unless that is longer than a number needs.
+func number(object []byte, name string) (float64, string, error) {
+	const maxLiteral = 64
+	literal := string(member(object, name))
+	n, err := strconv.ParseFloat(literal, 64)
+	if err != nil {
+		return 0, "", err
+	}
+	if len(literal) > maxLiteral {
+		literal = ""
+	}
+	return n, literal, nil
 }
 
 // resultType returns the type of a modern result; "" means complete.
@@ -271,7 +287,7 @@ func resultType(result []byte) string {
 	if !bytes.Contains(result, []byte(`"resultType"`)) {
 		return ""
 	}
-	kind, _ := textOf(member(result, "resultType"))
+	kind, _ := jsonx.Text(member(result, "resultType"))
 	return kind
 }
 
@@ -282,7 +298,7 @@ func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMess
 	count := 0
 	var failed error
 	if len(requests) > 0 && requests[0] == '{' {
-		_ = members(requests, func(key string, value []byte) {
+		_ = jsonx.Members(requests, func(key string, value []byte) {
 			if failed != nil {
 				return
 			}
@@ -297,7 +313,7 @@ func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMess
 			if count > 1 {
 				out = append(out, ',')
 			}
-			out = append(append(appendString(out, key), ':'), result...)
+			out = append(append(jsonx.AppendString(out, key), ':'), result...)
 		})
 	}
 	if failed != nil {
@@ -313,7 +329,7 @@ func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMess
 }
 
 func (c *Client) answerOne(ctx context.Context, r Request, question []byte) (json.RawMessage, error) {
-	method, _ := textOf(member(question, "method"))
+	method, _ := jsonx.Text(member(question, "method"))
 	if method != "elicitation/create" && (method != "sampling/createMessage" || !c.cfg.Sampling) {
 		return nil, c.nonsense("asks for something that is not offered here: %s", cut(method, 64))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -236,8 +237,8 @@ func readServer(version string, info, result []byte) Server {
 func texts(raw []byte) []string {
 	var out []string
 	if len(raw) > 0 && len(raw) <= 1<<20 && raw[0] == '[' {
-		_ = elements(raw, func(value []byte) error {
-			if s, ok := textOf(value); ok {
+		_ = jsonx.Elements(raw, func(value []byte) error {
+			if s, ok := jsonx.Text(value); ok {
 				out = append(out, s)
 			}
 			return nil

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 var errEnough = errors.New("enough")
@@ -52,7 +54,7 @@ func (c *Client) List(ctx context.Context, l List, each func(definition json.Raw
 		if len(list) == 0 || list[0] != '[' {
 			return page, c.nonsense("answered without a list of %s", l)
 		}
-		err = elements(list, func(value []byte) error {
+		err = jsonx.Elements(list, func(value []byte) error {
 			switch {
 			case items == maxListItems:
 				page.Truncated = "items"
@@ -88,10 +90,10 @@ func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessa
 		k := lk.shared()
 		params := []byte{'{'}
 		if cursor != nil {
-			params = appendMember(params, "cursor", cursor)
+			params = jsonx.AppendMember(params, "cursor", cursor)
 		}
 		if k.server.Modern() {
-			params = appendMember(params, "_meta", c.modernMeta(nil, 0, nil))
+			params = jsonx.AppendMember(params, "_meta", c.modernMeta(nil, 0, nil))
 		}
 		a := c.request(ctx, lk, outgoing{method: string(l) + "/list", params: append(params, '}')})
 		if k.contradicted(a) && !renewed {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 const (
@@ -270,7 +271,7 @@ func (c *Client) listenParams(s Server, uris []string) (params []byte, any bool)
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = appendString(out, uri)
+			out = jsonx.AppendString(out, uri)
 		}
 		out = append(out, ']')
 	}
@@ -352,7 +353,7 @@ func (c *Client) restore(lk link) {
 		c.request(ctx, lk, outgoing{method: "logging/setLevel", params: level})
 	}
 	for _, uri := range uris {
-		params := append(appendString([]byte(`{"uri":`), uri), '}')
+		params := append(jsonx.AppendString([]byte(`{"uri":`), uri), '}')
 		if a := c.request(ctx, lk, outgoing{method: "resources/subscribe", params: params, name: uri}); a.result == nil {
 			c.log.Warn("a subscription could not be renewed", "server", c.cfg.Name, "uri", strings.ToValidUTF8(uri, ""))
 		}

@@ -162,4 +162,7 @@ type Request struct {
 	// If both are set and the server asks by ending the call, Relay is used.
 	Ask   capability.Asker
 	Relay *capability.Relay
+	// Task makes a task of the call at a legacy server, because the tool requires it, and waits for
+	// the result.
+	Task bool
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -86,14 +85,14 @@ func readFault(raw []byte) *fault {
 	if raw[0] != '{' {
 		return f
 	}
-	_ = members(raw, func(name string, value []byte) {
+	_ = jsonx.Members(raw, func(name string, value []byte) {
 		switch name {
 		case "code":
 			if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 				f.code = n
 			}
 		case "message":
-			f.message, _ = textOf(value)
+			f.message, _ = jsonx.Text(value)
 		case "data":
 			f.data = value
 		}
@@ -112,7 +111,7 @@ func parseAll(raw []byte) ([]message, error) {
 		return []message{m}, nil
 	}
 	var out []message
-	err := elements(raw, func(value []byte) error {
+	err := jsonx.Elements(raw, func(value []byte) error {
 		if len(out) == maxBatch {
 			return errNotMessage
 		}
@@ -126,55 +125,18 @@ func parseAll(raw []byte) ([]message, error) {
 	return out, err
 }
 
-// members calls each with the name and raw value of every member of the object raw, in
-// order. Data after the object is an error.
-func members(raw []byte, each func(name string, value []byte)) error {
-	return jsonx.Members(raw, each)
-}
-
-// elements calls each with every element of the array raw; its error ends it.
-func elements(raw []byte, each func(value []byte) error) error { return jsonx.Elements(raw, each) }
-
-func atEnd(dec *jsontext.Decoder) error {
-	_, err := dec.ReadToken()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil:
-		return errors.New("data after the value")
-	}
-	return err
-}
-
 // isObject reports whether raw is exactly one JSON object.
-func isObject(raw []byte) bool { return members(raw, func(string, []byte) {}) == nil }
+func isObject(raw []byte) bool { return jsonx.Members(raw, func(string, []byte) {}) == nil }
 
 // isValue reports whether raw is exactly one JSON value; invalid UTF-8 is accepted.
-func isValue(raw []byte) bool {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
-	return dec.SkipValue() == nil && atEnd(dec) == nil
-}
+func isValue(raw []byte) bool { return jsontext.Value(raw).IsValid(jsontext.AllowInvalidUTF8(true)) }
 
 // member returns one member of an object; nil if it is missing or raw is not an object.
-func member(raw []byte, name string) []byte {
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil
-	}
-	var found []byte
-	_ = members(raw, func(n string, value []byte) {
-		if n == name {
-			found = value
-		}
-	})
-	return found
-}
-
-// textOf returns the value of a JSON string; ok is false for any other value.
-func textOf(raw []byte) (s string, ok bool) { return jsonx.Text(raw) }
+func member(raw []byte, name string) []byte { return mcpwire.At(raw, []string{name}) }
 
 // text returns a string member of an object, cut to limit bytes.
 func text(raw []byte, name string, limit int) string {
-	s, _ := textOf(member(raw, name))
+	s, _ := jsonx.Text(member(raw, name))
 	return cut(s, limit)
 }
 
@@ -190,9 +152,6 @@ func cut(s string, limit int) string {
 		return r
 	}, strings.ToValidUTF8(s, ""))
 }
-
-// appendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }
 
 // oneLine replaces the line breaks of a message with spaces, for a line-based transport.
 // JSON strings contain no line breaks.

@@ -17,7 +17,7 @@ import (
 func (c *Client) params(k *conn, id int64, r *Request, responses, state json.RawMessage) (json.RawMessage, error) {
 	raw := json.RawMessage(bytes.TrimSpace(r.Params))
 	reserved, empty := false, true
-	if err := members(raw, func(name string, _ []byte) {
+	if err := jsonx.Members(raw, func(name string, _ []byte) {
 		empty = false
 		reserved = reserved || name == "_meta" || name == "inputResponses" || name == "requestState"
 	}); err != nil {
@@ -32,7 +32,7 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 			raw = rest
 		}
 		empty = true
-		_ = members(raw, func(string, []byte) { empty = false })
+		_ = jsonx.Members(raw, func(string, []byte) { empty = false })
 	}
 	var token int64
 	if r.Progress != nil {
@@ -44,7 +44,7 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 	} else {
 		meta = appendForeign([]byte{'{'}, r.Meta)
 		if token != 0 {
-			meta = appendMember(meta, "progressToken", strconv.AppendInt(nil, token, 10))
+			meta = jsonx.AppendMember(meta, "progressToken", strconv.AppendInt(nil, token, 10))
 		}
 		meta = append(meta, '}')
 	}
@@ -69,6 +69,9 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 		add("inputResponses", responses)
 		add("requestState", state)
 	}
+	if r.Task && !k.server.Modern() {
+		add("task", []byte("{}"))
+	}
 	add("_meta", meta)
 	return append(out, '}'), nil
 }
@@ -80,10 +83,10 @@ func (c *Client) capabilities(r *Request) json.RawMessage {
 	case r.Relay != nil:
 		out := []byte{'{'}
 		if v := member(r.Relay.Capabilities, "elicitation"); len(v) > 0 && v[0] == '{' {
-			out = appendMember(out, "elicitation", v)
+			out = jsonx.AppendMember(out, "elicitation", v)
 		}
 		if v := member(r.Relay.Capabilities, "sampling"); c.cfg.Sampling && len(v) > 0 && v[0] == '{' {
-			out = appendMember(out, "sampling", v)
+			out = jsonx.AppendMember(out, "sampling", v)
 		}
 		return append(out, '}')
 	case r.Ask != nil && c.cfg.Sampling:
@@ -102,16 +105,16 @@ func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities j
 	}
 	out := appendForeign([]byte{'{'}, foreign)
 	if token != 0 {
-		out = appendMember(out, "progressToken", strconv.AppendInt(nil, token, 10))
+		out = jsonx.AppendMember(out, "progressToken", strconv.AppendInt(nil, token, 10))
 	}
-	out = appendMember(out, mcpwire.MetaPrefix+"protocolVersion", []byte(`"`+mcpwire.Version20260728+`"`))
-	out = appendMember(out, mcpwire.MetaPrefix+"clientInfo", []byte(clientInfo))
-	out = appendMember(out, mcpwire.MetaPrefix+"clientCapabilities", capabilities)
+	out = jsonx.AppendMember(out, mcpwire.MetaPrefix+"protocolVersion", []byte(`"`+mcpwire.Version20260728+`"`))
+	out = jsonx.AppendMember(out, mcpwire.MetaPrefix+"clientInfo", []byte(clientInfo))
+	out = jsonx.AppendMember(out, mcpwire.MetaPrefix+"clientCapabilities", capabilities)
 	c.mu.Lock()
 	level := member(c.level, "level")
 	c.mu.Unlock()
 	if len(level) > 0 && level[0] == '"' {
-		out = appendMember(out, mcpwire.MetaPrefix+"logLevel", level)
+		out = jsonx.AppendMember(out, mcpwire.MetaPrefix+"logLevel", level)
 	}
 	return append(out, '}')
 }
@@ -122,20 +125,13 @@ func appendForeign(dst []byte, meta json.RawMessage) []byte {
 		return dst
 	}
 	from := len(dst)
-	err := members(meta, func(name string, value []byte) {
+	err := jsonx.Members(meta, func(name string, value []byte) {
 		if name != "progressToken" && !strings.HasPrefix(name, mcpwire.MetaPrefix) {
-			dst = appendMember(dst, name, value)
+			dst = jsonx.AppendMember(dst, name, value)
 		}
 	})
 	if err != nil {
 		return dst[:from] // a malformed object is omitted entirely
 	}
 	return dst
-}
-
-func appendMember(dst []byte, name string, value []byte) []byte {
-	if len(dst) > 0 && dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
-	}
-	return append(append(appendString(dst, name), ':'), value...)
 }

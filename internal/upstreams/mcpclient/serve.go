@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -85,7 +86,7 @@ func (k *conn) notified(ex *exchange, m message) {
 	case "notifications/resources/list_changed":
 		k.c.changed(Resources, Templates)
 	case "notifications/resources/updated":
-		if uri, ok := textOf(member(m.params, "uri")); ok && k.c.cfg.Updated != nil {
+		if uri, ok := jsonx.Text(member(m.params, "uri")); ok && k.c.cfg.Updated != nil {
 			k.c.cfg.Updated(uri)
 		}
 	}
@@ -215,8 +216,8 @@ func (c *Client) roots() json.RawMessage {
 			out = append(out, ',')
 		}
 		uri := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
-		out = appendString(append(out, `{"uri":`...), uri.String())
-		out = appendString(append(out, `,"name":`...), filepath.Base(dir))
+		out = jsonx.AppendString(append(out, `{"uri":`...), uri.String())
+		out = jsonx.AppendString(append(out, `,"name":`...), filepath.Base(dir))
 		out = append(out, '}')
 	}
 	return append(out, "]}"...)

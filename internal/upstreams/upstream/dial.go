@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // DialMCP returns a client for an MCP server, for [Config.Dial].
@@ -83,6 +84,6 @@ func (c *mcpConnection) List(ctx context.Context, kind ingest.Kind, each func(js
 func (c *mcpConnection) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	return c.Client.Call(ctx, mcpclient.Request{
 		Method: r.Method, Params: r.Params, Meta: r.Meta, Name: r.Name, Headers: r.Headers, Idle: r.Idle, Progress: r.Progress, Ask: r.Ask,
-		Relay: r.Relay,
+		Relay: r.Relay, Task: mcpwire.TaskOnly(r.Definition),
 	})
 }

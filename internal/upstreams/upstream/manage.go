@@ -317,7 +317,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	}
 	if which.Kind != "" && !slices.Contains(ingest.Kinds(), which.Kind) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "upstreams.approve",
-			"%.40q is not a kind: tool, prompt, resource or resource-template", which.Kind)
+			"%.40q is not a kind: tool, prompt, resource, resource-template or instructions", which.Kind)
 	}
 	u.changing.Lock()
 	defer u.changing.Unlock()

@@ -35,7 +35,8 @@ func (p *provider) ReturnsPromptly() {}
 // view holds the bindings for calls. It is replaced before the catalog receives the
 // module, so that every entry has its binding.
 type view struct {
-	bindings map[capability.Member]*binding
+	bindings     map[capability.Member]*binding
+	instructions string // those that were approved
 }
 
 // binding is the definition of a member.
@@ -78,6 +79,14 @@ const (
 	kindRead = "resource-read"
 	nameRead = "read"
 )
+
+// Instructions returns what the upstream states about its tools, as far as it was approved.
+func (r *Registry) Instructions(name string) string {
+	if u, err := r.get(name); err == nil {
+		return u.view.Load().instructions
+	}
+	return ""
+}
 
 // show publishes the current state.
 func (u *upstream) show() {
@@ -127,6 +136,10 @@ func (u *upstream) batch() capability.Batch {
 			read.withhold(p)
 		}
 		if !p.Visible() {
+			continue
+		}
+		if p.Kind == ingest.Instructions {
+			v.instructions = p.Shown.Description
 			continue
 		}
 		member := capability.Member{Module: ext, Kind: string(p.Kind), Name: p.Name}

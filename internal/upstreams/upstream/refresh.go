@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
 // feature returns the capability that a server with lists of a kind declares.
@@ -91,7 +93,14 @@ func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest
 	u.changing.Lock()
 	collector := ingest.NewCollector(kind, u.listings[kind])
 	u.changing.Unlock()
-	if !c.client.Has(feature(kind)) {
+	if kind == ingest.Instructions && c.server.Instructions != "" && u.record.Kind != record.KindA2A {
+		doc, err := jsonx.Marshal(map[string]string{"name": string(kind), "description": c.server.Instructions})
+		if err != nil {
+			return nil, err
+		}
+		collector.Add(doc)
+	}
+	if kind == ingest.Instructions || !c.client.Has(feature(kind)) {
 		return collector.Done(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)

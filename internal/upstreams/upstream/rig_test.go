@@ -50,6 +50,7 @@ type far struct {
 	refuse   error                 // connections
 	listing  map[ingest.Kind]error // a list breaks off with it
 	silent   bool                  // connections hang
+	says     string                // instructions
 	hangs    ingest.Kind           // a list that hangs
 	answer   func(context.Context, upstream.Request) (json.RawMessage, error)
 	clients  map[*near]bool
@@ -148,7 +149,7 @@ func (c *near) Connect(ctx context.Context) (upstream.Server, error) {
 		return upstream.Server{}, c.far.refuse
 	}
 	c.far.clients[c] = true
-	return upstream.Server{Version: "2025-11-25", Name: "far", Release: "1.0"}, nil
+	return upstream.Server{Version: "2025-11-25", Name: "far", Release: "1.0", Instructions: c.far.says}, nil
 }
 
 func (c *near) Has(feature string) bool {

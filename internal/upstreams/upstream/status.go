@@ -168,6 +168,7 @@ func (c *Counts) add(p *ingest.PinRow) {
 		c.Tools++
 	case ingest.Prompt:
 		c.Prompts++
+	case ingest.Instructions:
 	default:
 		c.Resources++
 	}

@@ -58,12 +58,12 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET "+base+"/{name}", operator(s.show))
 	mux.Handle("DELETE "+base+"/{name}", admin(s.remove))
 	mux.Handle("POST "+base+"/{name}/restart", operator(s.restart))
-	mux.Handle("POST "+base+"/{name}/confine", admin(s.confine))
-	mux.Handle("POST "+base+"/{name}/settings", admin(s.set))
+	mux.Handle("POST "+base+"/{name}/confine", admin(about(s.Upstreams.Confine)))
+	mux.Handle("POST "+base+"/{name}/settings", admin(about(s.Upstreams.Set)))
 	mux.Handle("GET "+base+"/{name}/logs", operator(s.logs))
-	mux.Handle("POST "+base+"/{name}/login", operator(s.login))
+	mux.Handle("POST "+base+"/{name}/login", operator(about(s.Upstreams.Login)))
 	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
-	mux.Handle("POST "+base+"/{name}/approve", operator(s.approve))
+	mux.Handle("POST "+base+"/{name}/approve", operator(about(s.approve)))
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
@@ -100,24 +100,6 @@ func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability
 	return answer(w, status, err)
 }
 
-func (s *Surface) confine(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	to, err := read[upstream.Walled](w, r)
-	if err != nil {
-		return err
-	}
-	status, err := s.Upstreams.Confine(r.Context(), who, r.PathValue("name"), to)
-	return answer(w, status, err)
-}
-
-func (s *Surface) set(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	to, err := read[upstream.Settings](w, r)
-	if err != nil {
-		return err
-	}
-	status, err := s.Upstreams.Set(r.Context(), who, r.PathValue("name"), to)
-	return answer(w, status, err)
-}
-
 // logs handles GET …/logs: the last limit lines of the log, or those after a number.
 func (s *Surface) logs(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	var after, limit uint64
@@ -136,29 +118,26 @@ func (s *Surface) logs(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	return answer(w, page, err)
 }
 
-// login handles both steps of a login: the first begins it with a redirect address, the
-// second ends it with the query that came there.
-func (s *Surface) login(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	step, err := read[upstream.LoginStep](w, r)
-	if err != nil {
-		return err
-	}
-	done, err := s.Upstreams.Login(r.Context(), who, r.PathValue("name"), step)
-	return answer(w, done, err)
-}
-
 func (s *Surface) diff(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	list, err := s.Upstreams.Diff(r.PathValue("name"))
 	return answer(w, map[string]any{"definitions": list}, err)
 }
 
-func (s *Surface) approve(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	which, err := read[upstream.Selection](w, r)
-	if err != nil {
-		return err
+func (s *Surface) approve(ctx context.Context, who capability.Principal, name string, which upstream.Selection) (map[string]any, error) {
+	done, err := s.Upstreams.Approve(ctx, who, name, which)
+	return map[string]any{"approved": done}, err
+}
+
+// about returns the handler of requests about one upstream, whose body do receives.
+func about[T, V any](do func(ctx context.Context, who capability.Principal, name string, in T) (V, error)) httpapi.Handler {
+	return func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+		in, err := read[T](w, r)
+		if err != nil {
+			return err
+		}
+		done, err := do(r.Context(), who, r.PathValue("name"), in)
+		return answer(w, done, err)
 	}
-	done, err := s.Upstreams.Approve(r.Context(), who, r.PathValue("name"), which)
-	return answer(w, map[string]any{"approved": done}, err)
 }
 
 // read decodes a body strictly; an empty one is {}.

@@ -28,6 +28,7 @@ export interface Approval {
   id: string;
   kind: string;
   principal: string;
+  on_behalf_of?: string;
   capability: string;
   module?: string;
   session?: string;
@@ -58,3 +59,9 @@ export function toolOf(capability: string): string {
 }
 
 export const decide = (id: string, decision: string) => post(`/api/v1/approvals/${encodeURIComponent(id)}`, { decision });
+
+/** Who asks, in words. */
+export function actor(a: { principal: string; on_behalf_of?: string }): string {
+  if (!a.on_behalf_of) return a.principal;
+  return a.principal.startsWith("task:chat-") ? `the agent of ${a.on_behalf_of}` : `${a.principal} for ${a.on_behalf_of}`;
+}

@@ -7,9 +7,12 @@ package compile
 
 import (
 	"cmp"
+	"context"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -25,10 +28,13 @@ type Compiler struct {
 	mu    sync.Mutex // guards the fields below; never held while a view is updated
 	views map[[2]string]*view
 	clock uint64
+	since uint64 // clock at the last Trim
+	size  int    // of the catalog at the last Trim
 
 	cacheMu sync.RWMutex
 	cached  *catalog.Snapshot // the snapshot that the cached catalogs were compiled from
 	cache   map[cacheKey]*Agent
+	earlier map[cacheKey]*Agent // those not used since the last Trim
 }
 
 const (
@@ -98,18 +104,22 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 		s := c.catalog.Snapshot()
 		key = keyOf(s, ctx)
 		c.cacheMu.RLock()
-		hit := c.cache[key]
+		hit, again := c.cache[key], c.earlier[key]
 		c.cacheMu.RUnlock()
 		if hit != nil && hit.Snapshot() == s {
 			return hit.in(ctx)
 		}
-		a = c.compile(key, ctx)
+		if again != nil && again.Snapshot() == s {
+			a = again.in(ctx)
+		} else {
+			a = c.compile(key, ctx)
+		}
 	}
 	c.cacheMu.Lock()
 	defer c.cacheMu.Unlock()
 	if now := a.Snapshot(); c.cached == nil || now.Generation > c.cached.Generation {
 		clear(c.cache) // otherwise contexts no longer in use would keep old snapshots in memory
-		c.cached = now
+		c.earlier, c.cached = nil, now
 	}
 	if len(c.cache) >= maxCache {
 		for k := range c.cache {
@@ -121,6 +131,58 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 		c.cache[key] = a
 	}
 	return a
+}
+
+// trimInterval is the time after which what was not used is released: within twice of it.
+const trimInterval = 20 * time.Second
+
+// Run calls Trim until ctx ends, and returns the memory to the operating system. It does so once more at
+// the next interval, because surfaces drop their copies of lists meanwhile.
+func (c *Compiler) Run(ctx context.Context) {
+	tick := time.NewTicker(trimInterval)
+	defer tick.Stop()
+	for before := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		released := c.Trim()
+		if released || before {
+			debug.FreeOSMemory()
+		}
+		before = released
+	}
+}
+
+// Trim releases what was not used since the call before, and reports whether that can be much: views and
+// catalogs of contexts that ended, and, of removed tools, the snapshot that an unused view still has. The
+// view of the neutral context stays and is updated, because every client without a workspace uses it.
+func (c *Compiler) Trim() (released bool) {
+	now := c.catalog.Snapshot()
+	c.cacheMu.Lock()
+	released = len(c.earlier) > 0
+	c.earlier, c.cache = c.cache, make(map[cacheKey]*Agent)
+	if c.cached != now {
+		c.earlier, c.cached = nil, now
+	}
+	c.cacheMu.Unlock()
+	c.mu.Lock()
+	before := c.since
+	released = released || now.Len() < c.size-c.size/4
+	c.since, c.size = c.clock, now.Len()
+	for id, v := range c.views {
+		if v.used <= before && id != [2]string{} {
+			delete(c.views, id)
+			released = true
+		}
+	}
+	neutral := c.views[[2]string{}]
+	c.mu.Unlock()
+	if neutral != nil {
+		c.refresh(neutral)
+	}
+	return released
 }
 
 // compile builds the catalog of a context from its view. It returns nil if the snapshot changed

@@ -67,20 +67,6 @@ func (x *Exposure) Shows(name string) bool {
 	return found
 }
 
-// Append returns the direct actions followed by the described ones, in the given order. An
-// in-process planner passes the names that it described, in the order of first use, so that
-// the beginning of its tool list stays unchanged. Names already listed and unknown names
-// are ignored.
-func (x *Exposure) Append(a *Agent, described []string) []*Action {
-	out := slices.Clone(x.Direct)
-	for _, name := range described {
-		if y, ok := a.Action(name); ok && !slices.Contains(out, y) {
-			out = append(out, y)
-		}
-	}
-	return out
-}
-
 // Expose selects the tools to show: canonical actions first, then those that the operator's
 // patterns name, then others in the order of names until there are MaxDirect or
 // their input schemas have MaxSchemaBytes. The search tools are shown

@@ -37,6 +37,7 @@ func Run(v Victims, inherited []int) []Result {
 	r.privileges()
 	r.calls()
 	r.foreign()
+	r.shared()
 	if v.File != "" { // last, because the other acts need the file
 		r.try("root", "remove an outside file", os.Remove(v.File))
 	}
@@ -379,7 +380,7 @@ func (r *round) network() {
 	}
 	r.try("network", "ask a name server", err)
 	if r.v.Socket != "" {
-		r.try("root", "connect to an outside unix socket", dial("unix", r.v.Socket))
+		r.try("root", ActConnect, dial("unix", r.v.Socket))
 	}
 	if r.v.Abstract != "" {
 		r.try("network", "connect to an abstract unix socket", dial("unix", "@"+r.v.Abstract))
@@ -470,4 +471,26 @@ func fail(err error, act string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", act, err)
+}
+
+// shared tries to see and to use up what the programs of the server's user share.
+func (r *round) shared() {
+	if r.v.File != "" {
+		_, err := os.Lstat(r.v.File)
+		r.try("root", ActSeePath, err)
+	}
+	if r.v.UID != os.Getuid() {
+		r.skip("namespaces", ActUseUp, "the program runs as another user")
+		return
+	}
+	const many = 64 // half of what the kernel gives a user by default
+	var err error
+	for range many {
+		fd, failed := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err = failed; err != nil {
+			break
+		}
+		defer unix.Close(fd)
+	}
+	r.try("namespaces", ActUseUp, err)
 }

@@ -13,6 +13,13 @@ const (
 // Secret is the content of every victim that can be read.
 const Secret = "junctor canary: nobody inside may read this"
 
+// Acts that are known to succeed without namespaces.
+const (
+	ActConnect = "connect to an outside unix socket"
+	ActSeePath = "see whether an outside path exists"
+	ActUseUp   = "use up the inotify instances of the server's user"
+)
+
 // Victims are objects outside the sandbox, created for one round. An empty field omits the
 // acts on it.
 type Victims struct {
@@ -28,6 +35,7 @@ type Victims struct {
 	Internet bool   `json:"internet,omitempty"` // the run has a network, so it may create sockets
 	IPC      *IPC   `json:"ipc,omitempty"`      // System V objects that every user may use
 	Spare    string `json:"spare,omitempty"`    // a directory inside that may be written to
+	UID      int    `json:"uid"`                // the server's user
 }
 
 // IPC holds the ids of System V objects of the server's machine.

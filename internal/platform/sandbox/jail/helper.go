@@ -201,18 +201,8 @@ func (h *helper) take(fds []int) (err error) {
 		return io.ErrUnexpectedEOF
 	}
 	h.extra = rest
-	if h.job.ToolHandle && len(h.extra) > 0 {
-		// ForkExec moves the descriptors from 3 on in the child, so the program's handle gets
-		// a higher number.
-		if h.tool, err = unix.FcntlInt(uintptr(h.tool), unix.F_DUPFD_CLOEXEC, toolFD); err != nil {
-			return err
-		}
-	}
 	return nil
 }
-
-// toolFD is higher than every descriptor number of a helper and of its child.
-const toolFD = 100
 
 // begin builds the private root, or at T2 becomes the subreaper, waits for CommandGo and
 // starts the program.

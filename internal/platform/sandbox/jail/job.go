@@ -86,9 +86,10 @@ type Job struct {
 	// work directory, the temporary directory's).
 	HasWork bool `json:"has_work,omitempty"`
 	// ToolHandle executes the program's handle in the message instead of Path, which the
-	// program's user may not be able to reach below T3. It does not work for scripts, whose
-	// interpreter opens them again.
+	// program's user may not be able to reach below T3.
 	ToolHandle bool `json:"tool_handle,omitempty"`
+	// ToolByPath executes Path by its name, because an interpreter opens it again.
+	ToolByPath bool `json:"tool_by_path,omitempty"`
 	// Self executes the helper's own binary in place of Path.
 	Self bool `json:"self,omitempty"`
 	// Extra is the number of handles in the message that become the program's descriptors 3, 4, ….

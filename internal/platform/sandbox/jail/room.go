@@ -5,6 +5,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"unsafe"
 
@@ -16,6 +17,9 @@ import (
 // resolved twice. If the shared part was built in advance, a file of the job that its mount
 // point covers fails the verification.
 func (h *helper) room() error {
+	if !h.job.Drop {
+		boundShares()
+	}
 	if h.base == "" {
 		if err := privateMounts(); err != nil {
 			return err
@@ -63,6 +67,15 @@ func (h *helper) ahead(r *Room) error {
 		return err
 	}
 	return h.build(r, "/media", "/mnt", "/srv", "/boot", "/opt")
+}
+
+// boundShares bounds the objects of which the kernel gives each user a number, so that a run leaves some to
+// the other programs of the server's user. It works in a user namespace only, and is not required: the
+// self-test reports what a program can use up.
+func boundShares() {
+	for name, most := range map[string]string{"inotify_instances": "16", "inotify_watches": "8192"} {
+		_ = os.WriteFile("/proc/sys/user/max_"+name, []byte(most), 0)
+	}
 }
 
 func privateMounts() error {

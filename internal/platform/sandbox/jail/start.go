@@ -4,8 +4,6 @@ package jail
 
 import (
 	"fmt"
-	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,62 +31,48 @@ func (h *helper) start() (pid int, err error) {
 			return 0, at("seccomp", err)
 		}
 	}
-	if err := h.sameTool(); err != nil {
+	if err := h.holdTool(); err != nil {
 		return 0, err
 	}
-	restore, err := h.lowerLimits()
+	img, err := h.image()
 	if err != nil {
-		return 0, at("limits", err)
+		return 0, at("start the program", err)
 	}
 	onThread(func() {
 		if err = h.walls(ruleset, filter); err != nil {
 			return
 		}
-		path := h.job.Path
-		if h.job.ToolHandle {
-			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // open in the child until exec
-		}
-		if h.job.Self {
-			path = selfPath
-		}
-		files := []uintptr{0, 1, 2}
-		for _, fd := range h.extra {
-			files = append(files, uintptr(fd))
-		}
-		pid, err = syscall.ForkExec(path, h.job.Args, &syscall.ProcAttr{
-			Env: h.job.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-		})
+		pid, err = img.start()
 		err = at("start the program", err)
 	})
-	restore()
-	if err == nil {
-		h.fixLimits(pid)
-	}
 	return pid, err
 }
 
 // selfPath is the file that this process executes, even if its name was reused.
 const selfPath = "/proc/self/exe"
 
-// own reports whether a limit may be final for the helper as well, so that it can be made
-// final for the program without further permission.
-func own(resource int) bool {
-	return resource == unix.RLIMIT_FSIZE || resource == unix.RLIMIT_CORE || resource == unix.RLIMIT_MEMLOCK || resource == unix.RLIMIT_NOFILE
-}
-
-// sameTool fails if Path is not the file that the server verified. It skips a program that is
-// executed by handle.
-func (h *helper) sameTool() error {
+// holdTool opens Path as a handle, and fails if it is not the file that the server verified. The handle
+// is executed, so that a file that replaces it afterwards is not. A script is executed by its path,
+// because its interpreter opens it again and may look for files beside it.
+func (h *helper) holdTool() error {
 	if h.job.ToolIno == 0 || h.job.ToolHandle || h.job.Self {
 		return nil
 	}
+	fd, err := unix.Open(h.job.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return at("find the program", err)
+	}
 	var st unix.Stat_t
-	if err := unix.Stat(h.job.Path, &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return at("find the program", err)
 	}
 	if st.Dev != h.job.ToolDev || st.Ino != h.job.ToolIno {
 		return at("find the program", fmt.Errorf("it was replaced: %w", unix.ESTALE))
 	}
+	if h.job.ToolByPath {
+		return at("find the program", unix.Close(fd))
+	}
+	h.tool, h.job.ToolHandle = fd, true
 	return nil
 }
 
@@ -139,19 +123,13 @@ func dropUser(uid, gid int) error {
 	return nil
 }
 
-// bound is one resource limit.
-type bound struct {
-	resource int
-	value    uint64
-	hard     uint64
-}
-
-func (h *helper) bounds() []bound {
+// bounds returns the resource limits of the program.
+func (h *helper) bounds() ([]bound, error) {
 	l := h.job.Limits
-	list := []bound{{unix.RLIMIT_CORE, 0, 0}, {unix.RLIMIT_MEMLOCK, 64 << 10, 64 << 10}}
+	list := []bound{{unix.RLIMIT_CORE, unix.Rlimit{}}, {unix.RLIMIT_MEMLOCK, unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}}}
 	add := func(resource int, n int64) {
 		if n > 0 {
-			list = append(list, bound{resource, uint64(n), uint64(n)})
+			list = append(list, bound{resource, unix.Rlimit{Cur: uint64(n), Max: uint64(n)}})
 		}
 	}
 	add(unix.RLIMIT_FSIZE, l.FileSize)
@@ -162,79 +140,14 @@ func (h *helper) bounds() []bound {
 	}
 	if l.CPU > 0 {
 		seconds := uint64((l.CPU + time.Second - 1) / time.Second)
-		list = append(list, bound{unix.RLIMIT_CPU, seconds, seconds + 1}) // SIGXCPU first, KILL a second later
+		list = append(list, bound{unix.RLIMIT_CPU, unix.Rlimit{Cur: seconds, Max: seconds + 1}}) // SIGXCPU first, KILL a second later
 	}
-	return list
-}
-
-// lowerLimits lowers the helper's own limits, which the program inherits. Limits that suit
-// the helper (see own) stay lowered; of the others it lowers only the soft limit, which
-// restore resets. [helper.fixLimits] then lowers the program's hard limits; until then the
-// program could raise its soft limits.
-func (h *helper) lowerLimits() (restore func(), err error) {
-	type saved struct {
-		resource int
-		old      unix.Rlimit
-	}
-	var before []saved
-	restore = func() {
-		for _, s := range before {
-			_ = unix.Setrlimit(s.resource, &s.old)
-		}
-	}
-	for _, b := range h.bounds() {
-		if b.resource == unix.RLIMIT_AS && hugeAddressSpace {
-			continue
-		}
+	for i := range list {
 		var old unix.Rlimit
-		if err := unix.Getrlimit(b.resource, &old); err != nil {
-			restore()
+		if err := unix.Getrlimit(list[i].resource, &old); err != nil {
 			return nil, err
 		}
-		next := unix.Rlimit{Cur: min(b.value, old.Max), Max: old.Max}
-		if b.resource == unix.RLIMIT_NOFILE {
-			next.Cur = max(next.Cur, 32) // enough for the helper's own
-			if len(h.extra) > 0 {
-				next.Cur = max(next.Cur, toolFD) // ForkExec moves them to higher numbers
-			}
-			next.Cur = min(next.Cur, old.Max)
-		}
-		if own(b.resource) {
-			next.Max = next.Cur
-		}
-		if err := unix.Setrlimit(b.resource, &next); err != nil {
-			restore()
-			return nil, err
-		}
-		if !own(b.resource) {
-			before = append(before, saved{b.resource, old})
-		}
+		list[i].limit.Cur, list[i].limit.Max = min(list[i].limit.Cur, old.Max), min(list[i].limit.Max, old.Max)
 	}
-	return restore, nil
-}
-
-// fixLimits lowers the hard limits of the started program, and ignores errors, such as that
-// the program has ended. With Drop it does so as the program's user, on a thread that ends
-// afterwards, because root may lack the capability to change another user's limits.
-func (h *helper) fixLimits(pid int) {
-	if !h.job.Drop {
-		h.setLimits(pid)
-		return
-	}
-	onThread(func() {
-		if dropUser(h.job.UID, h.job.GID) == nil {
-			h.setLimits(pid)
-		}
-	})
-}
-
-func (h *helper) setLimits(pid int) {
-	for _, b := range h.bounds() {
-		var old unix.Rlimit
-		if unix.Getrlimit(b.resource, &old) != nil {
-			continue
-		}
-		limit := unix.Rlimit{Cur: min(b.value, old.Max), Max: min(b.hard, old.Max)}
-		_ = unix.Prlimit(pid, b.resource, &limit, nil)
-	}
+	return list, nil
 }

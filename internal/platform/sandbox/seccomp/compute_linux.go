@@ -32,15 +32,7 @@ func computing() []uint32 {
 // compute returns a filter that permits the calls, clone for threads, and tgkill to the
 // process pid. It refuses all others with EPERM, and clone3 with ENOSYS.
 func compute(t table, calls []uint32, clone, clone3, tgkill, pid uint32) []Instruction {
-	a := &assembler{t: t}
-	a.emit(opLoad, offArch)
-	a.jump(opEqual, t.arch, 1, 0)
-	a.emit(opRet, retKill)
-	a.emit(opLoad, offNr)
-	if t.x32 {
-		a.jump(opMore, 0x40000000, 0, 1)
-		a.emit(opRet, retKill)
-	}
+	a := begin(t)
 	for _, nr := range calls {
 		a.jump(opEqual, nr, 0, 1)
 		a.emit(opRet, retAllow)

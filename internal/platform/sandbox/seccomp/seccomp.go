@@ -177,8 +177,9 @@ func (a *assembler) refuse(errno uint32, names ...string) {
 	}
 }
 
-// build returns the filter for one architecture.
-func build(t table, o Options) []Instruction {
+// begin returns the start of a filter: it kills calls under another architecture or ABI, and loads the
+// number of the call.
+func begin(t table) *assembler {
 	a := &assembler{t: t}
 	a.emit(opLoad, offArch)
 	a.jump(opEqual, t.arch, 1, 0)
@@ -188,6 +189,12 @@ func build(t table, o Options) []Instruction {
 		a.jump(opMore, 0x40000000, 0, 1)
 		a.emit(opRet, retKill)
 	}
+	return a
+}
+
+// build returns the filter for one architecture.
+func build(t table, o Options) []Instruction {
+	a := begin(t)
 	a.refuse(errPerm, denied()...)
 	a.refuse(errNoSys, "clone3") // its flags are behind a pointer; libc falls back to clone
 	a.when("clone", func(b *assembler) {

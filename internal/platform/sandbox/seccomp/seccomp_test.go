@@ -2,8 +2,10 @@ package seccomp
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -168,5 +170,34 @@ func TestEveryNameHasANumber(t *testing.T) {
 				t.Errorf("%s on %s: has a number: %t; want ok other than slices.Contains(lacks[arch], name)", name, arch, ok)
 			}
 		}
+	}
+}
+
+func TestEveryLineOfTheTableOfCallsIsRead(t *testing.T) {
+	t.Parallel()
+	amd64, arm64 := numbers(1), numbers(2)
+	seen := make(map[string]bool)
+	for line := range strings.Lines(calls) {
+		var name string
+		var want [2]string
+		if _, err := fmt.Sscan(line, &name, &want[0], &want[1]); err != nil || seen[name] {
+			t.Fatalf("line %q: got %v, seen before %v, want a new name and two columns", line, err, seen[name])
+		}
+		if name == "#" {
+			continue
+		}
+		seen[name] = true
+		for i, column := range []map[string]uint32{amd64, arm64} {
+			got := "-"
+			if nr, ok := column[name]; ok {
+				got = fmt.Sprint(nr)
+			}
+			if got != want[i] {
+				t.Errorf("%s, column %d: got %s, want %s", name, i+1, got, want[i])
+			}
+		}
+	}
+	if len(seen) < 95 {
+		t.Errorf("calls: got %d, want at least 95", len(seen))
 	}
 }

@@ -257,17 +257,22 @@ func severityOf(params json.RawMessage) int {
 
 func progressNotice(token json.RawMessage, c capability.Chunk) []byte {
 	dst := append([]byte(`{"progressToken":`), token...)
-	dst = append(dst, `,"progress":`...)
-	dst = strconv.AppendFloat(dst, c.Progress, 'g', -1, 64)
-	if c.Total > 0 {
-		dst = append(dst, `,"total":`...)
-		dst = strconv.AppendFloat(dst, c.Total, 'g', -1, 64)
+	dst = appendNumber(append(dst, `,"progress":`...), c.Progress, c.Literals[0])
+	if c.Total > 0 || c.Literals[1] != "" {
+		dst = appendNumber(append(dst, `,"total":`...), c.Total, c.Literals[1])
 	}
 	if c.Message != "" {
 		dst = append(dst, `,"message":`...)
 		dst = jsonx.AppendString(dst, c.Message)
 	}
 	return jsonrpc.AppendRequest(nil, nil, "notifications/progress", append(dst, '}'))
+}
+
+func appendNumber(dst []byte, n float64, literal string) []byte {
+	if literal != "" {
+		return append(dst, literal...)
+	}
+	return strconv.AppendFloat(dst, n, 'g', -1, 64)
 }
 
 // WriteFault writes a fault and its status; id is nil if it was not readable.

@@ -295,7 +295,7 @@ func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 		return a.used(p.Update.Type == "tool_call", u.Update), nil
 	case "usage_update":
 		if p.Update.Cost.Currency == "USD" {
-			return told(Told{Kind: Spent, Usage: Usage{USD: p.Update.Cost.Amount, Total: true}}), nil
+			return told(Told{Kind: Spent, Usage: Usage{programs.Usage{USD: p.Update.Cost.Amount}, true}}), nil
 		}
 		return Step{}, nil
 	case "user_message_chunk", "agent_thought_chunk", "plan", "available_commands_update", "current_mode_update", "config_option_update",
@@ -373,8 +373,9 @@ func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {
 		s.tell(end)
 		return s
 	}
-	if u := (Usage{In: r.Usage.ACPIn + r.Meta.Quota.Tokens.In, Out: r.Usage.ACPO + r.Meta.Quota.Tokens.Out}); u != (Usage{}) {
-		s.tell(Told{Kind: Spent, Usage: u})
+	u := programs.Usage{In: r.Usage.ACPIn + r.Meta.Quota.Tokens.In, Out: r.Usage.ACPO + r.Meta.Quota.Tokens.Out}
+	if u != (programs.Usage{}) {
+		s.tell(Told{Kind: Spent, Usage: Usage{Usage: u}})
 	}
 	switch r.Stop {
 	case "end_turn":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -320,7 +321,7 @@ func (c *claude) result(line []byte) (s Step, err error) {
 	if r.SessionID != "" && len(r.SessionID) <= maxToken {
 		s.tell(Told{Kind: Named, Token: r.SessionID})
 	}
-	u := Usage{USD: r.USD, Total: true}
+	u := Usage{Usage: programs.Usage{USD: r.USD}, Total: true}
 	for _, m := range r.Models {
 		u.In += m.In + m.Read + m.Create
 		u.Out += m.Out

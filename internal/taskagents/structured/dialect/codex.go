@@ -22,6 +22,9 @@ type codex struct {
 	reply  string // the last message of the agent in this turn
 	failed Told   // failure of the turn that the program reported before its end
 	items  []item // file changes of this turn, because questions refer to them by id
+
+	earlier  programs.Usage // of a resumed thread, before this program was started
+	measured bool           // usage of a turn was reported
 }
 
 type item struct {
@@ -213,7 +216,22 @@ func (i *codexItem) paths() (list []string) {
 }
 
 type codexTokenUsage struct {
-	Total tokens `json:"total"`
+	Total tokens `json:"total"` // of the thread, also before it was resumed
+	Last  tokens `json:"last"`  // of the last answer of the model
+}
+
+// spent returns the usage of the thread since the program was started.
+func (c *codex) spent(u *codexTokenUsage) Step {
+	total := programs.Usage{In: u.Total.In, Out: u.Total.Out}
+	if c.turn == "" && !c.measured {
+		c.earlier = total // repeated when the thread was resumed
+		return Step{}
+	}
+	if !c.measured {
+		c.earlier = c.earlier.Max(total.Minus(programs.Usage{In: u.Last.In, Out: u.Last.Out}))
+	}
+	c.measured = true
+	return told(Told{Kind: Spent, Usage: Usage{total.Minus(c.earlier), true}})
 }
 
 func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
@@ -336,7 +354,7 @@ func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
 		if p.Usage == nil {
 			return Step{}, errNoMessage
 		}
-		return told(Told{Kind: Spent, Usage: Usage{In: p.Usage.Total.In, Out: p.Usage.Total.Out, Total: true}}), nil
+		return c.spent(p.Usage), nil
 	case "error":
 		if p.WillRetry {
 			return told(Told{Kind: Phase, Phase: detect.PhaseRetry}), nil

@@ -212,9 +212,8 @@ type File struct {
 
 // Usage is the usage of a conversation.
 type Usage struct {
-	In, Out int64   // tokens
-	USD     float64 // 0 if the program does not report it
-	Total   bool    // total of the conversation; otherwise an increment
+	programs.Usage
+	Total bool // of the conversation since the program was started; otherwise an increment
 }
 
 // tokens is a number of tokens as programs report it.

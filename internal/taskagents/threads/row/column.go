@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -45,42 +46,76 @@ type named string
 
 func (n named) Name() string { return string(n) }
 
+// Columns returns the columns of a row, which point into it. The tag of a field is the name of its
+// column and its form.
+func Columns(r Row) []Column {
+	v := reflect.ValueOf(r).Elem()
+	out := make([]Column, v.NumField())
+	for i := range out {
+		name, form, _ := strings.Cut(v.Type().Field(i).Tag.Get("col"), ",")
+		out[i] = column(named(name), form, v.Field(i))
+	}
+	return out
+}
+
+// column returns the column of a field. Forms of texts are id, ref (an id or empty, stored as
+// NULL), name, title (a name that is not empty), path, text, search, value (one of those that its
+// type calls valid) and completed (only that); of documents object and list; of times set, or
+// nothing if they may be zero.
+func column(name named, form string, field reflect.Value) Column {
+	switch at := field.Addr().Interface().(type) {
+	case *int:
+		return &number{name, at}
+	case *bool:
+		return &truth{name, at}
+	case *time.Time:
+		return &instant{name, func() time.Time { return *at }, func(t time.Time) { *at = t }, form == "set"}
+	case *Millis:
+		return &instant{name, at.Time, func(t time.Time) { *at = At(t) }, form == "set"}
+	case *json.RawMessage:
+		if form == "list" {
+			return &document{name, at, "[]"}
+		}
+		return &document{name, at, "{}"}
+	}
+	w := &word{named: name, at: field, limit: maxID}
+	switch form {
+	case "id":
+		w.must, w.ok = true, isID
+	case "ref":
+		w.null, w.ok = true, func(s string) bool { return s == "" || isID(s) }
+	case "value":
+		w.must, w.ok = true, func(s string) bool {
+			v := reflect.New(field.Type()).Elem()
+			v.SetString(s)
+			valid, is := v.Interface().(interface{ Valid() bool })
+			return is && valid.Valid()
+		}
+	case "completed":
+		w.must, w.ok = true, func(s string) bool { return s == string(NodeCompleted) }
+	case "name", "title":
+		w.limit, w.must = MaxName, form == "title"
+	case "path":
+		w.limit = MaxPath
+	case "text":
+		w.limit = MaxText
+	case "search": // folding case lengthens some letters
+		w.limit = 4 * MaxText
+	}
+	return w
+}
+
 // word is a column of texts: ids, names, texts or one of a few values.
-type word[S ~string] struct {
+type word struct {
 	named
-	at    *S
+	at    reflect.Value // a string
 	limit int
-	must  bool         // not empty
-	ok    func(S) bool // nil: all values are valid
-	null  bool         // store empty as NULL
+	must  bool              // not empty
+	ok    func(string) bool // nil: all values are valid
+	null  bool              // store empty as NULL
 }
 
-func id[S ~string](name string, at *S) Column {
-	return &word[S]{named: named(name), at: at, limit: maxID, must: true, ok: isID[S]}
-}
-
-// ref is a reference to another row, or empty.
-func ref(name string, at *string) Column {
-	return &word[string]{named: named(name), at: at, limit: maxID, null: true, ok: func(s string) bool { return s == "" || isID(s) }}
-}
-
-func text(name string, at *string, limit int) Column {
-	return &word[string]{named: named(name), at: at, limit: limit}
-}
-
-func must(name string, at *string, limit int) Column {
-	return &word[string]{named: named(name), at: at, limit: limit, must: true}
-}
-
-func oneOf[S interface {
-	~string
-	Valid() bool
-}](name string, at *S,
-) Column {
-	return &word[S]{named: named(name), at: at, limit: maxID, must: true, ok: S.Valid}
-}
-
-func isID[S ~string](s S) bool {
+func isID(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c > '~' {
 			return false
@@ -89,14 +124,14 @@ func isID[S ~string](s S) bool {
 	return s != ""
 }
 
-func (w *word[S]) Value() any {
-	if w.null && *w.at == "" {
+func (w *word) Value() any {
+	if w.null && w.at.Len() == 0 {
 		return nil
 	}
-	return string(*w.at)
+	return w.at.String()
 }
 
-func (w *word[S]) Scan(kept any) error {
+func (w *word) Scan(kept any) error {
 	var s string
 	switch kept := kept.(type) {
 	case nil:
@@ -107,22 +142,22 @@ func (w *word[S]) Scan(kept any) error {
 	default:
 		return damaged(w.Name(), fmt.Errorf("a text is kept as %T", kept))
 	}
-	if w.ok != nil && !w.ok(S(s)) {
+	if w.ok != nil && !w.ok(s) {
 		return damaged(w.Name(), fmt.Errorf("%q is not one of its values", s))
 	}
-	*w.at = S(s)
+	w.at.SetString(s)
 	return nil
 }
 
-func (w *word[S]) clean(table string) error {
-	s := Text(string(*w.at))
-	*w.at = S(s)
+func (w *word) clean(table string) error {
+	s := Text(w.at.String())
+	w.at.SetString(s)
 	switch {
 	case len(s) > w.limit:
 		return tooLong(table, w.Name(), len(s), w.limit)
 	case w.must && s == "":
 		return invalid(table, w.Name(), "is empty")
-	case w.ok != nil && !w.ok(S(s)):
+	case w.ok != nil && !w.ok(s):
 		return invalid(table, w.Name(), "cannot be %.40q", s)
 	}
 	return nil
@@ -147,8 +182,6 @@ type number struct {
 	at *int
 }
 
-func count(name string, at *int) Column { return &number{named(name), at} }
-
 func (n *number) Value() any { return int64(*n.at) }
 
 func (n *number) Scan(kept any) error {
@@ -171,8 +204,6 @@ type truth struct {
 	named
 	at *bool
 }
-
-func flag(name string, at *bool) Column { return &truth{named(name), at} }
 
 func (f *truth) Value() any {
 	if *f.at {
@@ -198,14 +229,6 @@ type instant struct {
 	get  func() time.Time
 	set  func(time.Time)
 	must bool
-}
-
-func moment(name string, at *time.Time, must bool) Column {
-	return &instant{named(name), func() time.Time { return *at }, func(t time.Time) { *at = t }, must}
-}
-
-func millis(name string, at *Millis, must bool) Column {
-	return &instant{named(name), at.Time, func(t time.Time) { *at = At(t) }, must}
 }
 
 func (i *instant) Value() any { return int64(At(i.get())) }
@@ -237,9 +260,6 @@ type document struct {
 	at   *json.RawMessage
 	form string // value if empty: {} or []
 }
-
-func object(name string, at *json.RawMessage) Column { return &document{named(name), at, "{}"} }
-func list(name string, at *json.RawMessage) Column   { return &document{named(name), at, "[]"} }
 
 func (d *document) Value() any { return string(*d.at) }
 

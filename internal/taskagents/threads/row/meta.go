@@ -65,3 +65,17 @@ func WithMeta(object json.RawMessage, key, value string) json.RawMessage {
 	}
 	return out
 }
+
+// WithMember returns a copy of object with one member set. An empty object is {}.
+func WithMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if err := jsonx.Unmarshal(object, &members); len(object) > 0 && err != nil {
+		return nil, err
+	}
+	raw, err := jsonx.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	members[key] = raw
+	return jsonx.Marshal(members)
+}

@@ -1,5 +1,5 @@
 // Package row defines the thirteen rows of the task registry and the values of their columns.
-// Each row lists its columns once, and each [Column] cleans its value before it is written,
+// The fields of a row name its columns, and each [Column] cleans its value before it is written,
 // converts it for SQL, and checks it when it is read. The same list serves the tables, the
 // limits and the JSON on the wire.
 //
@@ -30,8 +30,6 @@ const (
 type Row interface {
 	// Table returns the name of its table.
 	Table() string
-	// Columns returns the columns, which point into the row.
-	Columns() []Column
 }
 
 // Millis is a time on the wires that count milliseconds since 1970; 0 means no time.
@@ -65,7 +63,7 @@ func Key(r Row) Column {
 	case *Session, *PendingDecision:
 		name = "session_id"
 	}
-	for _, c := range r.Columns() {
+	for _, c := range Columns(r) {
 		if c.Name() == name {
 			return c
 		}
@@ -76,7 +74,7 @@ func Key(r Row) Column {
 // Clean normalises the columns of r before it is written. It fails with invalid_input or too_large,
 // naming the column and its bound.
 func Clean(r Row) error {
-	for _, c := range r.Columns() {
+	for _, c := range Columns(r) {
 		if err := c.clean(r.Table()); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func TestColumnNames(t *testing.T) {
 	}
 	for _, r := range rows() {
 		var got []string
-		for _, c := range r.Columns() {
+		for _, c := range Columns(r) {
 			got = append(got, c.Name())
 		}
 		if diff := cmp.Diff(want[r.Table()], strings.Join(got, ", ")); diff != "" {
@@ -59,7 +59,7 @@ func TestTheWireHasTheColumns(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {
 		typ := reflect.TypeOf(r).Elem()
-		columns := r.Columns()
+		columns := Columns(r)
 		if typ.NumField() != len(columns) {
 			t.Errorf("%s has %d fields and %d columns; want typ.NumField() = %v", typ, typ.NumField(), len(columns), len(columns))
 			continue
@@ -85,7 +85,7 @@ func TestTheWireHasTheColumns(t *testing.T) {
 
 func full(r Row) {
 	v := reflect.ValueOf(r).Elem()
-	for i, c := range r.Columns() {
+	for i, c := range Columns(r) {
 		switch f := v.Field(i).Addr().Interface().(type) {
 		case *string:
 			*f = c.Name()
@@ -132,8 +132,8 @@ func TestARowComesBackAsItWas(t *testing.T) {
 			continue
 		}
 		again := reflect.New(reflect.TypeOf(r).Elem()).Interface().(Row)
-		into := again.Columns()
-		for i, c := range r.Columns() {
+		into := Columns(again)
+		for i, c := range Columns(r) {
 			if err := into[i].Scan(c.Value()); err != nil {
 				t.Errorf("into[i].Scan(c.Value()) = %v, want nil; r.Table() = %q", err, r.Table())
 			}
@@ -234,7 +234,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(`{"a":[`, int64(-1))
 	f.Fuzz(func(t *testing.T, text string, n int64) {
 		for _, r := range rows() {
-			for _, c := range r.Columns() {
+			for _, c := range Columns(r) {
 				for _, kept := range []any{text, n, []byte(text), nil} {
 					if c.Scan(kept) != nil {
 						continue

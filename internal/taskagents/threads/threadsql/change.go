@@ -44,7 +44,7 @@ func (c *change) Get(ctx context.Context, r row.Row) (bool, error) { return get(
 
 func (c *change) Insert(ctx context.Context, r row.Row) error {
 	var args []any
-	for _, col := range r.Columns() {
+	for _, col := range row.Columns(r) {
 		args = append(args, col.Value())
 	}
 	columns := names(r, "")
@@ -64,7 +64,7 @@ func (c *change) Update(ctx context.Context, r row.Row) error {
 	var set []string
 	var args []any
 	key := row.Key(r)
-	for _, col := range r.Columns() {
+	for _, col := range row.Columns(r) {
 		if col.Name() != key.Name() {
 			set, args = append(set, col.Name()+` = ?`), append(args, col.Value())
 		}

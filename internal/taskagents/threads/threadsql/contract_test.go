@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -40,7 +41,8 @@ func contract(t *testing.T, open func(t *testing.T) *world) {
 		"what is refused leaves nothing":                          refused,
 		"what can be shown is found and recorded once":            shared,
 		"rows that somebody damaged are not read as if they said": damaged,
-		"bounds hold": bounds,
+		"bounds hold":              bounds,
+		"usage is kept and summed": usage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,8 +79,8 @@ func aPlan(t *testing.T, w *world) {
 			{Title: "deploy", Label: "b", DependsOn: []int{0, 0}},
 		},
 	}))(t)
-	if c.Thread.Kind != row.Mixed || c.Thread.Status != row.ThreadOpen {
-		t.Errorf("c.Thread.Kind = %q, want row.Mixed; c.Thread.Status = %q, want row.ThreadOpen", c.Thread.Kind, c.Thread.Status)
+	if c.Thread.Kind != row.Coding || c.Thread.Status != row.ThreadOpen {
+		t.Errorf("c.Thread.Kind = %q, want row.Coding; c.Thread.Status = %q, want row.ThreadOpen", c.Thread.Kind, c.Thread.Status)
 	}
 	d := w.detail(t, c.Thread.ID)
 	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeReady, row.NodePlanned}, statuses(d.Nodes)); diff != "" {
@@ -125,6 +127,34 @@ func aPlan(t *testing.T, w *world) {
 	}
 	if n := must(w.Count(t.Context(), threads.Filter{}))(t); n != 1 {
 		t.Errorf("must(w.Count(t.Context(), threads.Filter{})) = %v, want 1", n)
+	}
+}
+
+func usage(t *testing.T, w *world) {
+	made := w.thread(t, "count", 2)
+	w.begin(t, made.Thread.ID, "pty-1", made.Nodes[1].ID)
+	w.begin(t, made.Thread.ID, "pty-2", made.Nodes[2].ID)
+	if d := w.detail(t, made.Thread.ID); d.Usage != nil {
+		t.Errorf("usage before any was reported = %+v, want nil", d.Usage)
+	}
+	for _, one := range []struct {
+		session string
+		spent   programs.Usage
+	}{{"pty-1", programs.Usage{In: 1, Out: 1}}, {"pty-1", programs.Usage{In: 5, Out: 2, USD: 0.5}}, {"pty-2", programs.Usage{In: 10, Out: 3}}} {
+		if err := w.Spend(t.Context(), one.session, one.spent); err != nil {
+			t.Fatalf("Spend(%s): got %v, want no error", one.session, err)
+		}
+	}
+	w.to(t, "pty-1", row.SessionCompleted) // other changes keep it
+	want := programs.Usage{In: 15, Out: 5, USD: 0.5}
+	if d := w.detail(t, made.Thread.ID); d.Usage == nil || *d.Usage != want {
+		t.Errorf("usage of the thread = %+v, want %+v", d.Usage, want)
+	}
+	if got := threads.UsageOf(must(w.Session(t.Context(), "pty-1"))(t).Metadata); got == nil || *got != (programs.Usage{In: 5, Out: 2, USD: 0.5}) {
+		t.Errorf("usage of the session = %+v, want 5 in, 2 out, 0.5 USD", got)
+	}
+	if err := w.Spend(t.Context(), "pty-9", want); reason(err) != threads.ReasonNoSession {
+		t.Errorf("Spend(unknown session) = %v, want %s", err, threads.ReasonNoSession)
 	}
 }
 

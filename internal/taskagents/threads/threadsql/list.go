@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -153,11 +154,12 @@ func counted(ctx context.Context, q querier, list []threads.Summary) error {
 		}
 		return rows.Err()
 	}
-	err := each(`SELECT thread_id, session_id, label, workdir, repo, status, decision_count FROM task_sessions`+in+`ORDER BY seq`,
+	err := each(`SELECT thread_id, session_id, label, workdir, repo, status, decision_count, metadata_json FROM task_sessions`+in+`ORDER BY seq`,
 		func(rows *sql.Rows) error {
 			var thread string
 			var s row.Session
-			if err := rows.Scan(&thread, &s.SessionID, &s.Label, &s.Workdir, &s.Repo, &s.Status, &s.DecisionCount); err != nil {
+			var meta []byte
+			if err := rows.Scan(&thread, &s.SessionID, &s.Label, &s.Workdir, &s.Repo, &s.Status, &s.DecisionCount, &meta); err != nil {
 				return err
 			}
 			t := of[thread]
@@ -166,6 +168,10 @@ func counted(ctx context.Context, q querier, list []threads.Summary) error {
 				t.ActiveSessionCount++
 			}
 			t.DecisionCount += s.DecisionCount
+			if u := threads.UsageOf(meta); u != nil {
+				sum := u.Plus(*cmp.Or(t.Usage, &programs.Usage{}))
+				t.Usage = &sum
+			}
 			t.LatestSessionID, t.LatestSessionLabel, t.LatestWorkdir, t.LatestRepo = s.SessionID, s.Label, s.Workdir, s.Repo
 			return nil
 		})

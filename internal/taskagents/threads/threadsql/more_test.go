@@ -24,7 +24,7 @@ func filters(t *testing.T, w *world) {
 			Title: "red", OriginalRequest: "Investigate the ÄRGER", Kind: row.Research, RoomID: "r1", WorldID: "w", OwnerUserID: "u",
 			ScenarioID: "s", BatchID: "b",
 		},
-		{Title: "green", OriginalRequest: "deploy it", RoomID: "r1", Metadata: raw(`{"deep":{"list":["Needle \"x\""],"n":4711}}`)},
+		{Title: "green", OriginalRequest: "deploy it", Kind: row.Ops, RoomID: "r1", Metadata: raw(`{"deep":{"list":["Needle \"x\""],"n":4711}}`)},
 		{Title: "blue", OriginalRequest: "paint it", RoomID: "r2"},
 	} {
 		c := must(w.Create(t.Context(), threads.Plan{Thread: th, Parts: []threads.Part{{Title: "p"}}}))(t)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/store"
@@ -78,7 +79,7 @@ func (s *Store) Get(ctx context.Context, r row.Row) (bool, error) {
 // names returns the columns of a row's table, each after prefix, separated by commas.
 func names(r row.Row, prefix string) string {
 	var b strings.Builder
-	for i, c := range r.Columns() {
+	for i, c := range row.Columns(r) {
 		if i > 0 {
 			b.WriteString(", ")
 		}
@@ -90,7 +91,7 @@ func names(r row.Row, prefix string) string {
 
 // into returns the scan destinations of a row's columns.
 func into(r row.Row) (places []any) {
-	for _, c := range r.Columns() {
+	for _, c := range row.Columns(r) {
 		places = append(places, c)
 	}
 	return places
@@ -144,6 +145,21 @@ func (s *Store) Live(ctx context.Context) ([]row.Session, error) {
 func (s *Store) Pending(ctx context.Context) ([]row.PendingDecision, error) {
 	out, err := list[row.PendingDecision](ctx, s.db.SQL(), `ORDER BY seq LIMIT ?`, threads.MaxPending)
 	return out, explain(ctx, err)
+}
+
+// Recent implements [threads.Store].
+func (s *Store) Recent(ctx context.Context, agent string, since time.Time, limit int) ([]row.Session, []row.Event, error) {
+	from, args := `thread_id IN (SELECT id FROM task_threads WHERE updated_at >= ?`, []any{since.UnixMilli()}
+	if agent != "" {
+		from, args = from+` AND agent_id = ?`, append(args, agent)
+	}
+	from += `) ORDER BY seq DESC LIMIT ?`
+	sessions, err := list[row.Session](ctx, s.db.SQL(), `WHERE completion_summary <> '' AND `+from, append(args, limit)...)
+	if err != nil {
+		return nil, nil, explain(ctx, err)
+	}
+	decisions, err := list[row.Event](ctx, s.db.SQL(), `WHERE event_type = '`+row.DecisionShared+`' AND `+from, append(args, limit)...)
+	return sessions, decisions, explain(ctx, err)
 }
 
 // Mail implements [threads.Store].

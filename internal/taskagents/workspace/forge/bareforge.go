@@ -72,7 +72,6 @@ func (h *BareHost) open(repo Repo) (*repository, error) {
 }
 
 type repository struct {
-	NoIssues
 	host *BareHost
 	dir  string
 }
@@ -89,6 +88,9 @@ func (r *repository) Facts(ctx context.Context) (Facts, error) {
 	}
 	return Facts{DefaultBranch: strings.TrimSpace(head.Stdout.Text()), Push: true}, nil
 }
+
+// Checks returns none, because nothing runs checks here.
+func (r *repository) Checks(context.Context, string) ([]Check, error) { return []Check{}, nil }
 
 // OpenPull reserves the next number by creating its file, which succeeds for one process only.
 func (r *repository) OpenPull(ctx context.Context, p PullRequest) (Pull, error) {

@@ -1,18 +1,18 @@
 // Package forge is the port to services that host repositories: pull requests and issues, with
-// a user's credentials. Package githubforge implements it for GitHub, and this package for
-// bare repositories on this machine: there, a pull request is the ref refs/pull/<n>/head, as
+// a user's credentials. Package githubforge implements it for GitHub, and this package for GitLab and
+// Forgejo ([RESTHost]) and for bare repositories on this machine: there, a pull request is the ref refs/pull/<n>/head, as
 // on GitHub, and a JSON file in the folder junctor-pulls, without issues.
 //
 // The package also finds the repository that a text names, decides which repositories may be
-// used ([Policy]), and turns lists in a text into issues ([Items]). Only [DeviceFlow], which
-// logs a user in, uses the network.
+// used ([Policy]), and turns lists in a text into issues ([Items]).
 package forge
 
 import (
 	"context"
+	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -32,7 +32,56 @@ type Repository interface {
 	Facts(ctx context.Context) (Facts, error)
 	// OpenPull opens a pull request, or returns the open one for the same branches.
 	OpenPull(ctx context.Context, p PullRequest) (Pull, error)
+	// Checks returns the checks that the forge ran for a commit, at most 100.
+	Checks(ctx context.Context, commit string) ([]Check, error)
+}
 
+// CheckState is the state of a [Check].
+type CheckState string
+
+// The states. A skipped or neutral check has passed.
+const (
+	CheckPending CheckState = "pending"
+	CheckPassed  CheckState = "passed"
+	CheckFailed  CheckState = "failed"
+)
+
+// Check is one result of the continuous integration of a forge. Output is the end of what it printed,
+// or a summary, as far as the forge gives it.
+type Check struct {
+	Name   string     `json:"name"`
+	State  CheckState `json:"state"`
+	URL    string     `json:"url,omitempty"`
+	Output string     `json:"output,omitempty"`
+}
+
+// bounded returns the check with its texts cut and masked.
+func (c Check) bounded() Check {
+	c.Name, c.URL = text.ShortenBytes(c.Name, 200), text.ShortenBytes(c.URL, maxURL)
+	c.Output = secret.MaskTokens(strings.ToValidUTF8(c.Output[max(0, len(c.Output)-maxOutput):], ""))
+	return c
+}
+
+// checkState returns the state for the word of a forge. An unknown word is pending, so that it counts
+// neither as passed nor as failed.
+func checkState(word string) CheckState {
+	switch word {
+	case "success", "neutral", "skipped", "warning":
+		return CheckPassed
+	case "failed", "failure", "error", "canceled", "cancelled", "timed_out", "action_required", "startup_failure":
+		return CheckFailed
+	}
+	return CheckPending
+}
+
+// NewCheck returns a check with bounded texts, whose state a forge names by word.
+func NewCheck(name, word, address, output string) Check {
+	return Check{Name: name, State: checkState(word), URL: address, Output: output}.bounded()
+}
+
+// Issues is a [Repository] with issues.
+type Issues interface {
+	Repository
 	CreateIssue(ctx context.Context, title, body string, labels []string) (Issue, error)
 	ListIssues(ctx context.Context, f IssueFilter) ([]Issue, error)
 	// GetIssue returns an issue with its first hundred comments.
@@ -105,37 +154,3 @@ type IssueChange struct {
 	Title, Body, State *string
 	Labels             *[]string
 }
-
-// NoIssues implements the methods of [Repository] about issues for a forge without them. All
-// methods fail with unavailable, reason no_issues.
-type NoIssues struct{}
-
-func noIssues() error {
-	return capability.Errorf(capability.CodeUnavailable, "forge.issues", "this forge keeps no issues").With("no_issues",
-		"use a repository on a forge that has them")
-}
-
-// CreateIssue fails.
-func (NoIssues) CreateIssue(context.Context, string, string, []string) (Issue, error) {
-	return Issue{}, noIssues()
-}
-
-// ListIssues fails.
-func (NoIssues) ListIssues(context.Context, IssueFilter) ([]Issue, error) { return nil, noIssues() }
-
-// GetIssue fails.
-func (NoIssues) GetIssue(context.Context, int) (Issue, error) { return Issue{}, noIssues() }
-
-// UpdateIssue fails.
-func (NoIssues) UpdateIssue(context.Context, int, IssueChange) (Issue, error) {
-	return Issue{}, noIssues()
-}
-
-// Comment fails.
-func (NoIssues) Comment(context.Context, int, string) (Comment, error) { return Comment{}, noIssues() }
-
-// ListComments fails.
-func (NoIssues) ListComments(context.Context, int) ([]Comment, error) { return nil, noIssues() }
-
-// AddLabels fails.
-func (NoIssues) AddLabels(context.Context, int, []string) (Issue, error) { return Issue{}, noIssues() }

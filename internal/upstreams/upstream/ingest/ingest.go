@@ -30,10 +30,12 @@ const (
 	Prompt   Kind = "prompt"
 	Resource Kind = "resource"
 	Template Kind = "resource-template"
+	// Instructions is the text that a server gives about all of its tools: one definition of that name.
+	Instructions Kind = "instructions"
 )
 
 // Kinds returns every kind.
-func Kinds() []Kind { return []Kind{Tool, Prompt, Resource, Template} }
+func Kinds() []Kind { return []Kind{Tool, Prompt, Resource, Template, Instructions} }
 
 // Limits of definitions and lists.
 const (

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	if err := jsonx.Unmarshal(raw, &in); err != nil {
 		return nil, fmt.Errorf("its definition cannot be read: %s", text.CutBytes(Shown(err.Error()), 200))
 	}
-	d := &Definition{Kind: kind, Title: text.CutBytes(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
+	d := &Definition{Kind: kind, Title: text.CutBytes(Shown(cmp.Or(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
 	if err := d.named(&in); err != nil {
 		return nil, err
 	}
@@ -77,15 +78,6 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 		return nil, fmt.Errorf("its definition has no canonical form: %s", text.CutBytes(Shown(err.Error()), 200))
 	}
 	return d, nil
-}
-
-func first(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // named sets Name from the member that the kind uses, or returns why it is invalid.

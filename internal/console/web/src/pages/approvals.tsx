@@ -1,7 +1,7 @@
 import { useLayoutEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
-import { type Approval, decide, pendingPath, toolOf } from "../approval";
+import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
 import { Answers, Values, Whole, states, topics, waits } from "./answers";
@@ -68,7 +68,7 @@ export function Approvals() {
                     <a class={`row c-now new ${i === at.value ? "sel" : ""}`} href={href(`/approvals/${a.id}`)}>
                       <Tag is="wait">{waits(a) ? a.kind : a.effect}</Tag>
                       <Gist a={a} />
-                      <span class="who opt clip">{visible(a.principal)}</span>
+                      <span class="who opt clip">{visible(actor(a))}</span>
                       <Ago at={a.asked} />
                       <span class="b">Review</span>
                     </a>
@@ -85,7 +85,7 @@ export function Approvals() {
                       <a class="row c-flat" href={href(`/approvals/${a.id}`)}>
                         <Tag is={states[a.state]}>{a.state}</Tag>
                         <Gist a={a} />
-                        <span class="who opt clip">{a.decided_by ? `by ${visible(a.decided_by)}` : visible(a.principal)}</span>
+                        <span class="who opt clip">{a.decided_by ? `by ${visible(a.decided_by)}` : visible(actor(a))}</span>
                         <Ago at={a.decided ?? a.asked} />
                       </a>
                     </li>
@@ -140,7 +140,7 @@ export function ApprovalPage(p: { id: string }) {
           <Title
             sub={
               <>
-                <b>{visible(a.principal)}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
+                <b title={visible(a.principal)}>{visible(actor(a))}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
                 {a.module && <> of {visible(a.module)}</>}. Effect: <b>{a.effect}</b>.
               </>
             }
@@ -238,11 +238,11 @@ function explain(decision: string, a: Approval): string {
     case "once":
       return "This call runs, with exactly this input, once.";
     case "timed":
-      return `${a.principal} may call ${tool} for one hour without asking, with any input.`;
+      return `${actor(a)} may call ${tool} for one hour without asking, with any input.`;
     case "session":
-      return `${a.principal} may call ${tool} in this session without asking, with any input.`;
+      return `${actor(a)} may call ${tool} in this session without asking, with any input.`;
     case "always":
-      return `${a.principal} may call ${tool} from now on without asking, with any input, until the grant is revoked.`;
+      return `${actor(a)} may call ${tool} from now on without asking, with any input, until the grant is revoked.`;
   }
   return "The call is refused.";
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-github/v88/github"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -80,7 +79,11 @@ func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, erro
 		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is not a URL", err).With("invalid_forge",
 			"correct the base URL in the configuration")
 	}
-	return &repository{api: api, owner: repo.Owner, name: repo.Name, token: token}, nil
+	logs := &http.Client{
+		Transport: client.Transport, Timeout: h.cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &repository{api: api, logs: logs, owner: repo.Owner, name: repo.Name, token: token}, nil
 }
 
 // bounded limits the length of answers.
@@ -109,6 +112,7 @@ func (l *limited) Read(p []byte) (int, error) {
 
 type repository struct {
 	api         *github.Client
+	logs        *http.Client // without the token, for logs on other servers
 	owner, name string
 	token       secret.Value
 }
@@ -167,6 +171,62 @@ func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.P
 	return out, nil
 }
 
+// Checks implements forge.Repository: the runs of checks, and the statuses that other services set.
+func (r *repository) Checks(ctx context.Context, commit string) ([]forge.Check, error) {
+	const most = 100
+	runs, _, err := r.api.Checks.ListCheckRunsForRef(ctx, r.owner, r.name, commit, &github.ListCheckRunsOptions{
+		ListOptions: github.ListOptions{PerPage: most},
+	})
+	if err != nil {
+		return nil, r.explain("forge.checks", err, "repo_not_found")
+	}
+	out, read := []forge.Check{}, 0
+	for _, c := range runs.CheckRuns {
+		said := strings.TrimSpace(c.GetOutput().GetTitle() + "\n" + c.GetOutput().GetSummary() + "\n" + c.GetOutput().GetText())
+		check := forge.NewCheck(c.GetName(), c.GetConclusion(), c.GetHTMLURL(), said) // without a conclusion it runs
+		if check.State == forge.CheckFailed && c.GetApp().GetSlug() == "github-actions" && read < maxLogs {
+			read++
+			if printed := r.jobLog(ctx, c.GetID()); printed != "" {
+				check = forge.NewCheck(c.GetName(), c.GetConclusion(), c.GetHTMLURL(), printed)
+			}
+		}
+		out = append(out, check)
+	}
+	status, _, err := r.api.Repositories.GetCombinedStatus(ctx, r.owner, r.name, commit, &github.ListOptions{PerPage: most})
+	if err != nil {
+		return nil, r.explain("forge.checks", err, "repo_not_found")
+	}
+	for _, s := range status.Statuses {
+		out = append(out, forge.NewCheck(s.GetContext(), s.GetState(), s.GetTargetURL(), s.GetDescription()))
+	}
+	return out, nil
+}
+
+const maxLogs = 8 // of failed jobs in one answer
+
+// jobLog returns what a job of GitHub Actions printed, whose check run has the same id, or "" if it
+// cannot be read. GitHub redirects to another server, which does not get the token.
+func (r *repository) jobLog(ctx context.Context, id int64) string {
+	at, _, err := r.api.Actions.GetWorkflowJobLogs(ctx, r.owner, r.name, id, 0)
+	if err != nil || at.Scheme != "https" && strings.HasPrefix(r.api.BaseURL(), "https:") {
+		return ""
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return ""
+	}
+	res, err := r.logs.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(data)
+}
+
 func pull(p *github.PullRequest) forge.Pull {
 	out := forge.Pull{Number: p.GetNumber(), URL: p.GetHTMLURL(), State: p.GetState(), Draft: p.GetDraft()}
 	if p.GetMerged() || p.MergedAt != nil {
@@ -179,14 +239,12 @@ func pull(p *github.PullRequest) forge.Pull {
 // 404.
 func (r *repository) explain(op string, err error, missing string) error {
 	if rate, ok := errors.AsType[*github.RateLimitError](err); ok {
-		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited",
-			"try again later")
+		e := forge.Refused(op, http.StatusTooManyRequests, "", missing, err)
 		e.RetryAfter = max(time.Until(rate.Rate.Reset.Time), time.Second)
 		return e
 	}
 	if abuse, ok := errors.AsType[*github.AbuseRateLimitError](err); ok {
-		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited",
-			"try again later")
+		e := forge.Refused(op, http.StatusTooManyRequests, "", missing, err)
 		if abuse.RetryAfter != nil {
 			e.RetryAfter = *abuse.RetryAfter
 		}
@@ -194,29 +252,12 @@ func (r *repository) explain(op string, err error, missing string) error {
 	}
 	answer, ok := errors.AsType[*github.ErrorResponse](err)
 	if !ok || answer.Response == nil {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return capability.AsError(err)
-		}
-		return capability.Wrap(capability.CodeUnavailable, op, "the forge cannot be reached, or answers what cannot be read",
-			err).With("forge_unreachable", "")
+		return forge.Refused(op, 0, "", missing, err)
 	}
-	switch s := answer.Response.StatusCode; {
-	case s == http.StatusUnauthorized:
-		return capability.Wrap(capability.CodeUnauthenticated, op, "the forge does not accept the credential", err).With("invalid_credentials",
-			"give another token, or log in again")
-	case s == http.StatusForbidden:
-		return capability.Wrap(capability.CodeDenied, op, "the credential is not good for this: "+r.said(answer), err).With("missing_scope",
-			"use a token that may do this in this repository")
-	case s == http.StatusNotFound || s == http.StatusGone:
-		return capability.Wrap(capability.CodeNotFound, op, "the forge knows no such thing, or does not show it to this credential",
-			err).With(missing, "")
-	case s >= 500:
-		return capability.Wrap(capability.CodeUnavailable, op, "the forge is out of order", err).With("forge_unreachable", "try again later")
-	}
-	return capability.Wrap(capability.CodeFailed, op, "the forge does not want this: "+r.said(answer), err).With("forge_refused", "")
+	return forge.Refused(op, answer.Response.StatusCode, r.said(answer), missing, err)
 }
 
-// said returns the forge's message, cut, on one line and without the token.
+// said returns the forge's message without the token.
 func (r *repository) said(a *github.ErrorResponse) string {
 	message := a.Message
 	for _, e := range a.Errors {
@@ -225,11 +266,5 @@ func (r *repository) said(a *github.ErrorResponse) string {
 	if !r.token.Empty() {
 		message = strings.ReplaceAll(message, r.token.Reveal(), r.token.String())
 	}
-	message = strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f {
-			return ' '
-		}
-		return c
-	}, secret.MaskTokens(message))
-	return text.ShortenBytes(message, 300)
+	return secret.MaskTokens(message)
 }

@@ -34,7 +34,7 @@ type hub struct {
 	noLabels bool
 }
 
-func newHub(t *testing.T) (*hub, forge.Repository) {
+func newHub(t *testing.T) (*hub, forge.Issues) {
 	t.Helper()
 	h := &hub{t: t, comments: make(map[int][]map[string]any), scopes: "gist, repo"}
 	mux := http.NewServeMux()
@@ -60,6 +60,32 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 			"message":           "Reviews may only be requested from collaborators.",
 			"documentation_url": "https://docs.example",
 		})
+	})
+	mux.HandleFunc("GET "+repo+"/commits/c0ffee/check-runs", func(w http.ResponseWriter, _ *http.Request) {
+		h.answer(w, 200, map[string]any{"total_count": 3, "check_runs": []map[string]any{
+			{"id": 1, "name": "build", "status": "completed", "conclusion": "skipped", "html_url": "https://hub.example/1"},
+			{"id": 2, "name": "test", "status": "completed", "conclusion": "failure", "output": map[string]any{
+				"title": "2 failed", "summary": "TestX, TestY", "text": nil,
+			}},
+			{"id": 3, "name": "lint", "status": "in_progress", "conclusion": nil},
+			{"id": 5, "name": "job", "status": "completed", "conclusion": "failure", "app": map[string]any{"slug": "github-actions"}},
+			{"id": 6, "name": "gone", "status": "completed", "conclusion": "failure", "app": map[string]any{"slug": "github-actions"}},
+		}})
+	})
+	logs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "" || r.FormValue("sig") != "x" {
+			h.t.Errorf("the server of logs was asked for %s with the authorization %q, want the signed address alone", r.URL, got)
+		}
+		_, _ = io.WriteString(w, "2026-11-22T10:00:00Z FAIL TestZ\n")
+	}))
+	t.Cleanup(logs.Close)
+	mux.HandleFunc("GET "+repo+"/actions/jobs/5/logs", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, logs.URL+"/job.txt?sig=x", http.StatusFound)
+	})
+	mux.HandleFunc("GET "+repo+"/commits/c0ffee/status", func(w http.ResponseWriter, _ *http.Request) {
+		h.answer(w, 200, map[string]any{"state": "success", "statuses": []map[string]any{
+			{"id": 4, "state": "success", "context": "ci/outside", "target_url": "https://ci.example/4", "description": "fine"},
+		}})
 	})
 	mux.HandleFunc("GET "+repo+"/issues", h.listIssues)
 	mux.HandleFunc("POST "+repo+"/issues", func(w http.ResponseWriter, r *http.Request) {
@@ -116,13 +142,17 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 	return h, open(t, h.server.URL+"/api/v3", token)
 }
 
-func open(t *testing.T, base, token string) forge.Repository {
+func open(t *testing.T, base, token string) forge.Issues {
 	t.Helper()
 	r, err := New(Config{Base: base, Timeout: 5 * time.Second}).Open(forge.Repo{Owner: "acme", Name: "widget"}, secret.New(token))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	issues, ok := r.(forge.Issues)
+	if !ok {
+		t.Fatalf("Open() = %T, want a forge.Issues", r)
+	}
+	return issues
 }
 
 func (h *hub) answer(w http.ResponseWriter, status int, v any) {
@@ -278,6 +308,26 @@ func TestPullRequests(t *testing.T) {
 	p, err = r.OpenPull(t.Context(), forge.PullRequest{Title: "T", Base: "trunk", Head: "other", Labels: []string{"bot"}})
 	if err != nil || len(p.Notes) != 1 || strings.Contains(p.Notes[0], token) || strings.Contains(p.Notes[0], "\n") {
 		t.Errorf(`%+v, %v; want no error, len(p.Notes) = 1, p.Notes[0] without %v, p.Notes[0] without "\n"`, p, err, token)
+	}
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	_, r := newHub(t)
+	got, err := r.Checks(t.Context(), "c0ffee")
+	want := []forge.Check{
+		{Name: "build", State: forge.CheckPassed, URL: "https://hub.example/1"},
+		{Name: "test", State: forge.CheckFailed, Output: "2 failed\nTestX, TestY"},
+		{Name: "lint", State: forge.CheckPending},
+		{Name: "job", State: forge.CheckFailed, Output: "2026-11-22T10:00:00Z FAIL TestZ\n"},
+		{Name: "gone", State: forge.CheckFailed},
+		{Name: "ci/outside", State: forge.CheckPassed, URL: "https://ci.example/4", Output: "fine"},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Checks = %+v, %v, want %+v", got, err, want)
+	}
+	if _, err := r.Checks(t.Context(), "dead"); reason(err) != "repo_not_found" {
+		t.Errorf("Checks(unknown commit) = %v, want repo_not_found", err)
 	}
 }
 

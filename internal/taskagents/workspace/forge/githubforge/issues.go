@@ -10,7 +10,7 @@ import (
 
 const (
 	opIssue       = "forge.issue"
-	noIssue       = "issue_not_found"
+	reasonNoIssue = "issue_not_found"
 	perPage       = 100 // GitHub's maximum
 	defaultIssues = 30
 	maxPages      = 5 // pages of a list, which also contains pull requests
@@ -57,7 +57,7 @@ func (r *repository) ListIssues(ctx context.Context, f forge.IssueFilter) ([]for
 func (r *repository) GetIssue(ctx context.Context, number int) (forge.Issue, error) {
 	got, _, err := r.api.Issues.Get(ctx, r.owner, r.name, number)
 	if err != nil {
-		return forge.Issue{}, r.explain(opIssue, err, noIssue)
+		return forge.Issue{}, r.explain(opIssue, err, reasonNoIssue)
 	}
 	out := issue(got)
 	if got.GetComments() > 0 {
@@ -70,7 +70,7 @@ func (r *repository) UpdateIssue(ctx context.Context, number int, c forge.IssueC
 	got, _, err := r.api.Issues.Edit(ctx, r.owner, r.name, number,
 		&github.IssueRequest{Title: c.Title, Body: c.Body, State: c.State, Labels: c.Labels})
 	if err != nil {
-		return forge.Issue{}, r.explain(opIssue, err, noIssue)
+		return forge.Issue{}, r.explain(opIssue, err, reasonNoIssue)
 	}
 	return issue(got), nil
 }
@@ -78,7 +78,7 @@ func (r *repository) UpdateIssue(ctx context.Context, number int, c forge.IssueC
 func (r *repository) Comment(ctx context.Context, number int, body string) (forge.Comment, error) {
 	got, _, err := r.api.Issues.CreateComment(ctx, r.owner, r.name, number, &github.IssueComment{Body: &body})
 	if err != nil {
-		return forge.Comment{}, r.explain(opIssue, err, noIssue)
+		return forge.Comment{}, r.explain(opIssue, err, reasonNoIssue)
 	}
 	return comment(got), nil
 }
@@ -87,7 +87,7 @@ func (r *repository) ListComments(ctx context.Context, number int) ([]forge.Comm
 	got, _, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number,
 		&github.IssueListCommentsOptions{ListOptions: github.ListOptions{PerPage: perPage}})
 	if err != nil {
-		return nil, r.explain(opIssue, err, noIssue)
+		return nil, r.explain(opIssue, err, reasonNoIssue)
 	}
 	out := make([]forge.Comment, 0, len(got))
 	for _, c := range got {
@@ -98,11 +98,11 @@ func (r *repository) ListComments(ctx context.Context, number int) ([]forge.Comm
 
 func (r *repository) AddLabels(ctx context.Context, number int, labels []string) (forge.Issue, error) {
 	if _, _, err := r.api.Issues.AddLabelsToIssue(ctx, r.owner, r.name, number, labels); err != nil {
-		return forge.Issue{}, r.explain(opIssue, err, noIssue)
+		return forge.Issue{}, r.explain(opIssue, err, reasonNoIssue)
 	}
 	got, _, err := r.api.Issues.Get(ctx, r.owner, r.name, number)
 	if err != nil {
-		return forge.Issue{}, r.explain(opIssue, err, noIssue)
+		return forge.Issue{}, r.explain(opIssue, err, reasonNoIssue)
 	}
 	return issue(got), nil
 }

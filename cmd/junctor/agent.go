@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+)
+
+const agentRunsPath = "/api/v1/agent/runs"
+
+type agentRunRow struct {
+	ID         string
+	Person     string
+	Session    string
+	State      string
+	Approvals  []string
+	Error      *capability.Error
+	ModelCalls int
+	ToolCalls  int
+	Calls      []struct {
+		Name, Invocation, Effect, Approval string
+		Failed                             bool
+	}
+	Created time.Time
+	Updated time.Time
+}
+
+// agentCommand returns the commands about the agent's runs by the name of the agent.
+func (a *app) agentCommand() *cobra.Command {
+	c := a.group("agent", "See and cancel the runs of the agent", a.agentVerbs()...)
+	c.Hidden = true
+	return c
+}
+
+// agentVerbs returns the commands about the runs of the agent.
+func (a *app) agentVerbs() []*cobra.Command {
+	filter := map[string]*string{"session": new(string), "state": new(string), "cursor": new(string)}
+	list := &cobra.Command{
+		Use: "runs", Short: "List what the agent works on and has answered", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			for key, value := range filter {
+				if *value != "" {
+					q.Set(key, *value)
+				}
+			}
+			return a.call(cmd.Context(), http.MethodGet, agentRunsPath+"?"+q.Encode(), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Runs []agentRunRow
+					Next string
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, r := range out.Runs {
+					rows = append(rows, []string{r.ID, r.State, r.Session, dash(strings.Join(r.Approvals, " ")), when(r.Created)})
+				}
+				if out.Next != "" {
+					defer a.note("there are more: junctor chat runs --after " + out.Next)
+				}
+				return a.table([]string{"ID", "STATE", "SESSION", "APPROVALS", "STARTED"}, rows,
+					"the agent has answered nothing; ask it something with: junctor chat")
+			})
+		},
+	}
+	list.Flags().StringVar(filter["session"], "session", "", "`SESSION` only this conversation")
+	list.Flags().StringVar(filter["state"], "state", "", "`STATE` only this state: working, waiting, completed, failed or cancelled")
+	list.Flags().StringVar(filter["cursor"], "after", "", "`CURSOR` go on behind the list before")
+	show := &cobra.Command{
+		Use: "show ID", Short: "Show a run of the agent and the calls that it made", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, agentRunsPath+"/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				r, err := decode[agentRunRow](raw)
+				if err != nil {
+					return err
+				}
+				rows := [][]string{
+					{"id", r.ID},
+					{"state", r.State},
+					{"person", r.Person},
+					{"session", r.Session},
+					{"approvals", dash(strings.Join(r.Approvals, ", "))},
+					{"model calls", strconv.Itoa(r.ModelCalls)},
+					{"tool calls", strconv.Itoa(r.ToolCalls)},
+					{"started", when(r.Created)},
+					{"changed", when(r.Updated)},
+				}
+				if r.Error != nil {
+					rows = append(rows, []string{"error", text.Visible(r.Error.Message)})
+				}
+				for _, c := range r.Calls {
+					done := c.Effect + " " + c.Invocation
+					if c.Failed {
+						done = "failed " + c.Invocation
+					}
+					if c.Approval != "" {
+						done += " " + c.Approval
+					}
+					rows = append(rows, []string{"call " + text.Visible(c.Name), done})
+				}
+				return a.fields(rows)
+			})
+		},
+	}
+	cancel := &cobra.Command{
+		Use: "cancel ID", Short: "End a run of the agent", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodPost, agentRunsPath+"/"+url.PathEscape(args[0])+"/cancel", nil, func(json.RawMessage) error {
+				a.note(args[0] + " ends")
+				return nil
+			})
+		},
+	}
+	return []*cobra.Command{list, show, cancel}
+}
+
+// stopTimeout bounds the request that stops the agent when the user leaves.
+const stopTimeout = 5 * time.Second
+
+// stopAgent ends what the agent does in a conversation.
+func (a *app) stopAgent(server *client.Client, session string) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	body := map[string]any{"session_id": session, "text": "/stop"}
+	if err := server.Do(ctx, http.MethodPost, "/api/v1/chat/messages", body, nil); err != nil {
+		a.note("the agent may still work in the session " + session + ": junctor chat runs")
+	}
+}
+
+// waiting is a run of the agent that waits for approvals.
+type waiting struct {
+	run, event string
+	approvals  []string
+}
+
+// goOn shows the user each approval that a run waits for, with the whole input, sends the decisions,
+// and prints what follows, until the run ends or an approval is left for later.
+func (a *app) goOn(ctx context.Context, server *client.Client, lines *bufio.Scanner, w waiting) error {
+	for {
+		for _, id := range w.approvals {
+			out, err := a.fetchApproval(ctx, id)
+			if err != nil {
+				return err
+			}
+			if out.one().State != "pending" {
+				continue
+			}
+			if err := a.printApproval(out, true); err != nil {
+				return err
+			}
+			decision := ""
+			for decision == "" {
+				a.printf("Approve once? yes, no, or later: ")
+				if !lines.Scan() {
+					return lines.Err()
+				}
+				switch strings.ToLower(strings.TrimSpace(lines.Text())) {
+				case "y", "yes":
+					decision = "once"
+				case "n", "no":
+					decision = "deny"
+				case "l", "later":
+					a.note("it waits: junctor approvals approve " + id)
+					return nil
+				}
+			}
+			if err := server.Do(ctx, http.MethodPost, string(currentApprovals)+"/"+url.PathEscape(id), map[string]string{"decision": decision},
+				nil); err != nil {
+				return err
+			}
+		}
+		again, err := a.followRun(ctx, server, w)
+		if err != nil || again == nil {
+			return err
+		}
+		w = *again
+	}
+}
+
+// followRun prints a run after an event. It returns the run again if it waits for another approval,
+// and nil at its end.
+func (a *app) followRun(ctx context.Context, server *client.Client, w waiting) (*waiting, error) {
+	path := agentRunsPath + "/" + url.PathEscape(w.run) + "/events?after=" + url.QueryEscape(w.event)
+	for line, err := range server.Lines(ctx, http.MethodGet, path, nil) {
+		if err != nil {
+			return nil, err
+		}
+		ev, err := decode[struct {
+			ID, Type, Text, Call, State string
+			Approvals                   []string
+			Error                       *capability.Error
+		}](line)
+		if err != nil {
+			return nil, err
+		}
+		switch ev.Type {
+		case "text":
+			a.printf("%s", fault.Clean(ev.Text))
+		case "text_reset":
+			a.printf("\n(the model is asked again)\n")
+		case "call":
+			if ev.Call != "" {
+				fmt.Fprintf(a.stderr, "… %s %s\n", plainText(ev.Call), ev.State)
+			}
+		case "park":
+			a.printf("\n")
+			return &waiting{w.run, ev.ID, ev.Approvals}, nil
+		case "end":
+			a.printf("\n")
+			if ev.Error != nil {
+				a.printf("%s\n", fault.Text(ev.Error, ""))
+			}
+			return nil, nil
+		}
+	}
+	return nil, nil
+}

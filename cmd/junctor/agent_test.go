@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// copyingModel is a model that reads in.txt, writes what it read to out.txt, and reports, in the form
+// of OpenAI's chat completions.
+func copyingModel(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			Messages []struct {
+				Role    string
+				Content any
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Errorf("the request to the model: got %v, want JSON", err)
+		}
+		results := 0
+		for _, m := range req.Messages {
+			if m.Role == "tool" {
+				results++
+			}
+		}
+		call := func(name, input string) string {
+			return fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"c%d","type":"function","function":{"name":%q,"arguments":%q}}]}`, results, name, input)
+		}
+		delta := `{"content":"It is copied."}`
+		switch results {
+		case 0:
+			delta = call("fs_readText", `{"path":"in.txt"}`)
+		case 1:
+			delta = call("fs_writeText", `{"path":"out.txt","text":"`+strings.Repeat("long ", 200)+`"}`)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":%s}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n", delta)
+		io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// A person at a terminal sees the whole call before they decide, and the agent goes on at once.
+func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "in.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	model := copyingModel(t)
+	h := &patient{home: filepath.Join(t.TempDir(), "home"), env: []string{
+		"JUNCTOR_FS_ROOTS=files=" + dir, "JUNCTOR_MODEL_URL=" + model.URL + "/v1", "JUNCTOR_MODEL_NAME=tiny",
+	}}
+	h.serve(t)
+	s := h.sit(t, 120, 60, dir, nil, "chat", "--session", "s1")
+	s.until("Session s1")
+	s.keys("copy it\r")
+	s.until("Approve once? yes, no, or later:")
+	if !strings.Contains(s.text(), "the agent of admin:local-admin") {
+		t.Errorf("the approval shows\n%s\nwant for whom the agent acts", s.text())
+	}
+	if got := strings.Count(s.raw(), "long"); got < 200 {
+		t.Errorf("the input that was shown has %d of its words, want all 200", got)
+	}
+	s.keys("maybe\r")
+	s.keys("later\r")
+	s.until("it waits: junctor approvals approve")
+	s.keys("are you there?\r")
+	s.until("Approve once? yes, no, or later:")
+	if _, err := os.Stat(filepath.Join(dir, "out.txt")); err == nil {
+		t.Errorf("out.txt before the approval: got a file, want none")
+	}
+	s.keys("yes\r")
+	s.until("It is copied.")
+	s.keys("/quit\r")
+	if code := s.ends(); code != 0 {
+		t.Errorf("exit status: got %d, want 0", code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out.txt")); err != nil {
+		t.Errorf("out.txt after the approval: got %v, want a file", err)
+	}
+	listed := h.run(t, "chat", "runs", "--session", "s1")
+	if !strings.Contains(listed, "completed") {
+		t.Errorf("chat runs: got %s, want a completed run", listed)
+	}
+	id := strings.Fields(strings.Split(listed, "\n")[1])[0]
+	if shown := h.run(t, "chat", "show", id); !strings.Contains(shown, "fs.writeText") || !strings.Contains(shown, "apr_") {
+		t.Errorf("chat show: got %s, want the call with its approval", shown)
+	}
+}
+
+// Ctrl-C while the agent works ends its run, too.
+func TestCtrlCInAChatStopsTheAgent(t *testing.T) {
+	asked, leave := make(chan struct{}, 8), make(chan struct{})
+	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(model.Close)
+	t.Cleanup(func() { close(leave) })
+	h := &patient{home: filepath.Join(t.TempDir(), "home"), env: []string{"JUNCTOR_MODEL_URL=" + model.URL + "/v1", "JUNCTOR_MODEL_NAME=tiny"}}
+	h.serve(t)
+	s := h.sit(t, 120, 30, t.TempDir(), nil, "chat", "--session", "s1")
+	s.until("Session s1")
+	s.keys("think\r")
+	<-asked
+	s.keys("\x03")
+	if code := s.ends(); code != 130 {
+		t.Errorf("exit status: got %d, want 130", code)
+	}
+	if listed := h.run(t, "chat", "runs"); !strings.Contains(listed, "cancelled") {
+		t.Errorf("chat runs: got %s, want the run cancelled", listed)
+	}
+}

@@ -1,0 +1,183 @@
+// Package agent implements the agent: it answers a person's message with the help of a language
+// model and of the capabilities in the catalog. A [Run] is the work on one message. Each tool
+// call of the model is an invocation on the governed path, by the person's assistant
+// ([policy.Policy.Assistant]); what it may do is decided by the rules and by approvals, never by
+// the model.
+//
+// A run is a journal of records, each stored before the act that it announces. After a crash the
+// run continues from its records: the model is asked again if its answer was not stored, a read is
+// repeated, and any other call is presented again with the same idempotency key, so that it is
+// made at most once. A run that waits for an approval has no goroutine and no connection.
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/protocol/modelwire"
+)
+
+// State is the state of a run.
+type State string
+
+// The states; the last three are final.
+const (
+	Working   State = "working"
+	Waiting   State = "waiting" // for the approvals in Run.Approvals
+	Completed State = "completed"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// States returns every state.
+func States() []State { return []State{Working, Waiting, Completed, Failed, Cancelled} }
+
+// Ended reports whether s is final.
+func (s State) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// Run is the work on one message.
+type Run struct {
+	ID         string // the id of its task: tsk_ and 32 hex digits
+	Person     string // id of the principal that wrote the message
+	Session    string // the conversation
+	Gateway    string // the process that carries it
+	State      State
+	Approvals  []string // that a waiting run waits for
+	Error      *capability.Error
+	ModelCalls int
+	ToolCalls  int
+	Worked     time.Duration // without the time of waiting
+	Created    time.Time
+	Updated    time.Time
+	Seq        int64 // of the last record
+}
+
+// Journal stores runs and their records. A run has one writer at a time.
+type Journal interface {
+	// Save stores the run and appends the records, in one transaction.
+	Save(ctx context.Context, r Run, records ...Record) error
+	// Run returns a run. The error is not_found if it does not exist.
+	Run(ctx context.Context, id string) (Run, error)
+	// Runs returns the runs that q selects, the newest first, and the cursor of the next page.
+	Runs(ctx context.Context, q Query) (list []Run, next string, err error)
+	// Open returns the runs of a gateway that have not ended.
+	Open(ctx context.Context, gateway string) ([]Run, error)
+	// Records returns the records of a run, in order.
+	Records(ctx context.Context, run string) ([]Record, error)
+	// Forget removes the ended runs of a conversation.
+	Forget(ctx context.Context, person, session string) error
+	// Sweep removes the runs that ended before a time.
+	Sweep(ctx context.Context, before time.Time) error
+}
+
+// Query selects runs. A zero field matches all.
+type Query struct {
+	Person  string
+	Session string
+	State   State
+	Limit   int    // 1 to 100; 0: 50
+	Cursor  string // of the page before
+}
+
+// Model is a language model; [llm.Model] implements it.
+type Model interface {
+	Exchange(ctx context.Context, req modelwire.Request, emit func(modelwire.Delta) error) (modelwire.Reply, error)
+}
+
+// Path is the governed path; [invoke.Engine] implements it.
+type Path interface {
+	Invoke(ctx context.Context, inv capability.Invocation) (invoke.Reply, error)
+	Agent(inv capability.Invocation) (*compile.Agent, func(*catalog.Entry) bool, error)
+}
+
+// Policy provides assistants and the state of approvals; [policy.Policy] implements it.
+type Policy interface {
+	Standing(id string) (capability.Principal, error)
+	Assistant(ctx context.Context, person capability.Principal) (capability.Principal, error)
+	// Decided waits until an approval is decided.
+	Decided(ctx context.Context, id string) (policy.Approval, error)
+	Approval(ctx context.Context, id string) (policy.Approval, error)
+	Approvals(ctx context.Context, state policy.ApprovalState, after string, limit int) ([]policy.Approval, error)
+	// Withdraw ends an approval that is pending.
+	Withdraw(ctx context.Context, id string) error
+}
+
+// Tasks carries the task of a run; [tasks.Manager] implements it.
+type Tasks interface {
+	OpenTurn(ctx context.Context, owner, conversation string) (tasks.Task, error)
+	Move(ctx context.Context, id string, to tasks.Movement) (bool, error)
+}
+
+// Budget bounds one run.
+type Budget struct {
+	ModelCalls int
+	ToolCalls  int
+	Work       time.Duration // of work; waiting does not count
+}
+
+// Config configures an Engine. All fields but Within, ReadOnly, Publish, Logger and Now are
+// required.
+type Config struct {
+	Model   Model
+	Path    Path
+	Policy  Policy
+	Tasks   Tasks
+	Journal Journal
+	// Deliver stores the reply of a run in its conversation and returns the number of the
+	// message. It stores one message for a run, however often it is called.
+	Deliver func(ctx context.Context, r Run, o Outcome) (message int64, err error)
+	Budget  Budget
+	// ReadOnly withholds every tool with an effect.
+	ReadOnly bool
+	// Within reports whether tools of a module are offered; nil: of all modules.
+	Within  func(extension string) bool
+	Gateway string
+	// Publish is called with every new state of a run. It must not block.
+	Publish func(Run)
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
+
+// Done is one call that was carried out for a run, from the record of the governed path.
+type Done struct {
+	Name       string            `json:"name"`
+	Invocation string            `json:"invocation"`
+	Effect     capability.Effect `json:"effect"`
+	Approval   string            `json:"approval,omitempty"`
+	Failed     bool              `json:"failed,omitempty"`
+}
+
+// Outcome is the end of a run, or its waiting.
+type Outcome struct {
+	State     State
+	Text      string // all texts of the model, in order
+	Done      []Done
+	Tainted   bool              // the run read text that neither the person nor the operator wrote
+	Error     *capability.Error // of a failed run; of a waiting one: approval_required
+	Approvals []string
+	Message   int64 // number of the stored reply; 0: none
+}
+
+// Turn is an earlier message of the conversation.
+type Turn struct {
+	Assistant bool   `json:"assistant,omitzero"`
+	Text      string `json:"text"`
+}
+
+// Message is a person's message that begins a run.
+type Message struct {
+	Person  capability.Principal
+	Session string
+	Text    string
+	System  string // the prompt's first part
+	Turns   []Turn // the conversation so far, with the message at its end
+	// Tainted is set if Turns contain text that neither the person nor the operator wrote.
+	Tainted bool
+}

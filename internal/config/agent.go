@@ -1,0 +1,47 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Agent configures the agent that answers chat with the capabilities of the catalog.
+type Agent struct {
+	Tools string `koanf:"tools" doc:"What the agent may use to answer chat, if a model is configured: all (the rules decide, and by default every call with an effect needs an approval), reads (only what has no effect) or off (the model answers without tools)."`
+	View  string `koanf:"view" doc:"Name of a view of mcp.views: the agent sees only its modules. Empty: all."`
+	// Character is a path.
+	Character string      `koanf:"character" doc:"File that describes who the agent is and how it writes: a character file of elizaOS (JSON), or any text. It is read at the start."`
+	Budget    AgentBudget `koanf:"budget"`
+}
+
+// AgentBudget bounds the answer to one message.
+type AgentBudget struct {
+	ModelCalls int           `koanf:"model_calls" doc:"Most requests to the model for one message."`
+	ToolCalls  int           `koanf:"tool_calls" doc:"Most calls of tools for one message, at most 64."`
+	Work       time.Duration `koanf:"work" doc:"Longest work on one message; the time of waiting for approvals does not count."`
+}
+
+// The values of agent.tools.
+const (
+	AgentToolsOff   = "off"
+	AgentToolsReads = "reads"
+	AgentToolsAll   = "all"
+)
+
+func (a Agent) validate(views []View) error {
+	if err := oneOf("agent.tools", a.Tools, AgentToolsOff, AgentToolsReads, AgentToolsAll); err != nil {
+		return err
+	}
+	if b := a.Budget; b.ModelCalls < 2 || b.ModelCalls > 256 || b.ToolCalls < 1 || b.ToolCalls > 64 || b.Work < time.Second {
+		return fmt.Errorf("agent.budget: model_calls is 2 to 256, tool_calls 1 to 64, and work one second or more")
+	}
+	if a.View == "" {
+		return nil
+	}
+	for _, v := range views {
+		if v.Name == a.View {
+			return nil
+		}
+	}
+	return fmt.Errorf("agent.view: mcp.views has no view %q", a.View)
+}

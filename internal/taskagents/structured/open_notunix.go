@@ -1,5 +1,0 @@
-//go:build !unix
-
-package structured
-
-const nonBlocking = 0

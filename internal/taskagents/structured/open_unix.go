@@ -1,7 +1,0 @@
-//go:build unix
-
-package structured
-
-import "syscall"
-
-const nonBlocking = syscall.O_NONBLOCK
