@@ -28,7 +28,7 @@ func nameSources() []nameSource {
 		{servers + ",policy set," + strings.ReplaceAll(servers, "mcp ", "upstreams "), upstreamsPath, "upstreams", "name", "state"},
 		{"nodes show,nodes drain,nodes remove,nodes call,call,nodes skill list", "/api/v1/nodes", "nodes", "node_id", "status"},
 		{
-			"tasks show,tasks watch,tasks cancel,tasks answer,tasks diff,tasks merge,tasks discard,tasks attach,tasks comment,tasks send," +
+			"tasks show,tasks watch,tasks cancel,tasks answer,tasks diff,tasks merge,tasks discard,tasks attach,tasks comment,tasks pr,tasks send," +
 				"tasks share,tasks stop,tasks explain", tasksPath, "tasks", "id", "state",
 		},
 		{"invoke,catalog explain", "/api/v1/catalog/agent", "actions", "name", "description"},
