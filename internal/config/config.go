@@ -258,8 +258,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	if a := c.Audit.Anchor; a != "" && a != "syslog" && !filepath.IsAbs(a) {
-		if u, err := url.Parse(a); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("audit.anchor: %q is not an absolute path, an http or https URL, or syslog", a)
+		if u, err := url.Parse(a); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return fmt.Errorf("audit.anchor: it must be an absolute path, an http or https URL without a user, or syslog")
 		}
 	}
 	if err := cmp.Or(
