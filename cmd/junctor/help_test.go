@@ -347,7 +347,7 @@ func TestWithoutAServer(t *testing.T) {
 		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats",
 		"home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
-		"tasks frameworks list", "tasks frameworks replay",
+		"tasks templates", "tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",
 		"nodes device consent list", "nodes device consent grant", "nodes device consent deny",
 	}

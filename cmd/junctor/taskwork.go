@@ -65,20 +65,20 @@ type startedRow struct {
 func (a *app) workCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.taskCreateCommand(), a.taskSendCommand(), a.taskStopCommand(), a.taskControlCommand(), a.taskHistoryCommand(), a.taskShareCommand(),
-		a.taskExplainCommand(),
+		a.taskExplainCommand(), a.taskTemplatesCommand(),
 	}
 }
 
 func (a *app) taskCreateCommand() *cobra.Command {
-	var file, agent, memory string
-	var parts, after, criteria []string
+	var file, template, agent, memory string
+	var parts, after, criteria, set []string
 	var wait, scratch, uncommitted, here, yes, noSetup bool
 	text := map[string]*string{}
 	c := &cobra.Command{
 		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
 		Long: `Give a task to one or more task agents. The task is one text, or one --part for each
-agent (a text beside them says what the whole is about), or a file. What becomes of
-it: junctor tasks show ID.
+agent (a text beside them says what the whole is about), a template, or a file. What
+becomes of it: junctor tasks show ID.
 
 Inside a git checkout each part works in a worktree of its own, on a branch
 junctor/TASK/PART that starts from HEAD, and the checkout stays as it is. Then:
@@ -87,6 +87,7 @@ needs before an agent starts can be in .junctor/task.yaml; you are shown it and 
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
   junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
   junctor tasks create "A health check" --part "api: Write it." --part "tests: Test it." --after tests:api
+  junctor tasks create --template review
   junctor tasks create --file task.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{}
@@ -100,7 +101,15 @@ needs before an agent starts can be in .junctor/task.yaml; you are shown it and 
 						err).With("", "docs/task-agents.md shows one")
 				}
 			}
-			if len(args) == 1 {
+			switch {
+			case template != "":
+				var err error
+				if body, err = a.fromTemplate(template, agent, args, set); err != nil {
+					return err
+				}
+			case len(set) > 0:
+				return capability.Errorf(capability.CodeInvalidInput, "", "--set is for a template").With("", "name it with --template")
+			case len(args) == 1:
 				body["task"] = args[0]
 			}
 			if memory != "" {
@@ -177,6 +186,9 @@ needs before an agent starts can be in .junctor/task.yaml; you are shown it and 
 	}
 	f := c.Flags()
 	f.StringVar(&file, "file", "", "`FILE` JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
+	f.StringVar(&template, "template", "", "`NAME` template of the task (junctor tasks templates); what a flag says counts more")
+	f.StringArrayVar(&set, "set", nil, "`NAME=VALUE` value of a placeholder of the template (repeatable)")
+	c.MarkFlagsMutuallyExclusive("file", "template")
 	f.StringVar(&agent, "agent", "", "`AGENT` program to use: "+programs.Choices()+" (default the one that fits best)")
 	f.StringVar(&memory, "memory", "", "`FILE` file that every agent is given to read")
 	f.StringArrayVar(&parts, "part", nil, "`LABEL:TASK` task of one agent among several (repeatable)")
