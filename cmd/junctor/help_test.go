@@ -322,7 +322,7 @@ func TestWithoutAServer(t *testing.T) {
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
-		"connect": "http://127.0.0.1:1", "console end": "ses_1",
+		"chat cancel": "tsk_1", "chat show": "tsk_1", "connect": "http://127.0.0.1:1", "console end": "ses_1",
 		"disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",

@@ -186,7 +186,10 @@ func indexKeeps(t *testing.T, s Stores) {
 	same(t, len(found), 0)
 	points, err := s.Index.Checkpoints(t.Context(), 10, 2)
 	ok(t, err)
-	same(t, points, []audit.Checkpoint{{Seq: 20, Hash: "h1", At: day(1), Coded: 1, MAC: "m1"}, {Seq: 30, Hash: "h2", At: day(2), Coded: 2, MAC: "m2"}})
+	same(t, points, []audit.Checkpoint{
+		{Seq: 20, Hash: "h1", At: day(1), Coded: 1, MAC: "m1"},
+		{Seq: 30, Hash: "h2", At: day(2), Coded: 2, MAC: "m2"},
+	})
 	ok(t, s.Index.Add(t.Context(), []audit.Entry{{Seq: 40, Time: day(0)}, {Seq: 41, Time: day(0)}}, at))
 	ok(t, s.Index.Forget(t.Context(), 41))
 	found, err = s.Index.Find(t.Context(), audit.Query{Limit: 9})
@@ -196,5 +199,8 @@ func indexKeeps(t *testing.T, s Stores) {
 	}
 	points, err = s.Index.Checkpoints(t.Context(), 0, 9)
 	ok(t, err)
-	same(t, points, []audit.Checkpoint{{Seq: 40, Hash: "h3", At: day(3), Coded: 3, MAC: "m3"}, {Seq: 50, Hash: "h4", At: day(4), Coded: 4, MAC: "m4"}})
+	same(t, points, []audit.Checkpoint{
+		{Seq: 40, Hash: "h3", At: day(3), Coded: 3, MAC: "m3"},
+		{Seq: 50, Hash: "h4", At: day(4), Coded: 4, MAC: "m4"},
+	})
 }
