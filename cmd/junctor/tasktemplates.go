@@ -112,7 +112,7 @@ func (a *app) findTemplate(name string) (t taskTemplate, data []byte, where stri
 			}
 		}
 	}
-	return t, nil, "", capability.Errorf(capability.CodeNotFound, "", "there is no template %q", name).
+	return t, nil, "", capability.Errorf(capability.CodeNotFound, "", "no template has the name %q", name).
 		With("no_template", "see them with: junctor tasks templates")
 }
 

@@ -94,7 +94,7 @@ const trialManifest = `{"modules":[{"id":%[1]q,"name":%[1]q,"version":"1.0.0","a
 	{"name":"COUNT","description":"Adds a line to a file."},
 	{"name":"HANG","description":"Says that it was called, and never answers."}]}]}`
 
-// endpointMain serves PING, COUNT, which adds a line to a file, and HANG, which writes to the file it is told and
+// endpointMain serves PING, COUNT, which adds a line to a file, and HANG, which writes to a file and
 // then does nothing until it is cancelled.
 func endpointMain(address, module string) error {
 	listener, err := net.Listen("tcp", address)

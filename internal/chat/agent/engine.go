@@ -25,6 +25,9 @@ const (
 	sweepInterval = 30 * time.Second
 	// runTTL is how long an ended run is kept.
 	runTTL = 7 * 24 * time.Hour
+	// maxRecords is the number of records after which a run takes no further messages. Its own
+	// records are bounded by its budget.
+	maxRecords = 1000
 	// approvalPage is how many pending approvals one query returns.
 	approvalPage = 500
 )
@@ -274,6 +277,10 @@ func (e *Engine) guide(ctx context.Context, r *run, m Message) (f *Follower, ok 
 	defer r.mu.Unlock()
 	if r.row.State.Ended() {
 		return nil, false, nil
+	}
+	if r.row.Seq >= maxRecords {
+		return nil, false, capability.Errorf(capability.CodeOverloaded, "agent", "the run %s takes no more messages before it has ended",
+			r.row.ID).With("queue_full", "wait for its reply, or stop it with /stop")
 	}
 	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{m.Text}}); err != nil {
 		return nil, false, err

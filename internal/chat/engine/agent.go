@@ -41,8 +41,9 @@ const maxListed = 100
 // converse answers a message with the agent. The run goes on if the reader disconnects, and its
 // reply is in the history then.
 func (e *Engine) converse(ctx context.Context, m Message, recent []session.Message, to Stream) (answer, error) {
+	text, _ := session.Cut(m.Text, talkMessage)
 	f, err := e.cfg.Agent.Send(ctx, agent.Message{
-		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: m.Text, Tainted: tainted(recent),
+		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: text, Tainted: tainted(recent),
 	})
 	if err != nil {
 		return answer{}, err

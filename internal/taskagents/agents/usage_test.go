@@ -27,7 +27,7 @@ func TestUsageIsReadAsRecordsGrow(t *testing.T) {
 	since := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	before, after := since.Add(-time.Minute), since.Add(time.Minute)
 	a := &Agents{cfg: Config{Home: home}}
-	named := filepath.Join(home, ".claude/projects/work/one.jsonl")
+	named := filepath.Join(home, ".claude/projects/p/one.jsonl")
 	g := &agent{framework: programs.Claude, kept: kept, record: named}
 	m := &meter{since: since, tapes: make(map[string]*tape)}
 	grow := func(path, text string) {

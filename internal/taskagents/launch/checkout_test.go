@@ -84,7 +84,7 @@ func newJob(t *testing.T) *job {
 	}
 	git, err := gitcmd.New(gitcmd.Config{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("git: got %v, want no error", err)
 	}
 	j.where, err = workspace.Open(t.Context(), workspace.Config{
 		Base: filepath.Join(dir, "work"), State: filepath.Join(dir, "state"), MinFree: 1,
@@ -336,7 +336,7 @@ func TestTheWorkOfAllPartsBecomesAPullRequest(t *testing.T) {
 	j.end(made.ThreadID, j.folder("one"))
 	r, err := j.l.Review(t.Context(), made.ThreadID, "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("review: got %v, want no error", err)
 	}
 	pull := launch.Pull{ThreadID: made.ThreadID}
 	if _, err := j.l.Pull(t.Context(), pull); reason(err) != "not_reviewed" {
@@ -352,7 +352,7 @@ func TestTheWorkOfAllPartsBecomesAPullRequest(t *testing.T) {
 		t.Errorf("Pull(of what has moved) = %v, want work_moved", err)
 	}
 	if r, err = j.l.Review(t.Context(), made.ThreadID, ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("review: got %v, want no error", err)
 	}
 	pull.Commit = r.Head
 	out, err := j.l.Pull(t.Context(), pull)
@@ -474,7 +474,7 @@ func TestASetupAppliesOnlyAfterAnAgreementToItsWholeText(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	if err := os.Mkdir(filepath.Join(j.repo, ".junctor"), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("mkdir: got %v, want no error", err)
 	}
 	j.write(j.repo, ".gitignore", ".env\n")
 	j.write(j.repo, ".env", "KEY=1\n")

@@ -46,7 +46,7 @@ func (x *Exchange) Send(ctx context.Context, text string, atOnce bool, blocked f
 	const op = "tasks.send"
 	switch {
 	case text == "":
-		return NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
+		return NotSent, capability.Errorf(capability.CodeInvalidInput, op, "the text to send is empty").With("no_input", "")
 	case len(text) > MaxMessage:
 		return NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", MaxMessage>>20)
 	}
@@ -139,7 +139,7 @@ func (x *Exchange) Ended() error {
 func (m Mask) Blocked(s detect.Status, login, answer string) error {
 	switch s.State {
 	case detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(ReasonBlocked, login)
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for a sign-in").With(ReasonBlocked, login)
 	case detect.Blocked:
 		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", m.Text(s.Blocker.Prompt))
 		return e.With(ReasonBlocked, answer).Detail("blocker", m.blocker(s.Blocker))

@@ -53,7 +53,7 @@ func TestDaysAreThoseOfTheUser(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Lisbon")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("load the zone: got %v, want no error", err)
 	}
 	// The day before had 25 hours.
 	now := time.Date(2026, 10, 26, 0, 30, 0, 0, zone)

@@ -38,7 +38,7 @@ func (o ownAgents) List() []agents.Info {
 
 func (o ownAgents) Get(id string) (agents.Info, sessions.Live, error) {
 	if !slices.ContainsFunc(o.List(), func(i agents.Info) bool { return i.ID == id }) {
-		return agents.Info{}, nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return agents.Info{}, nil, SessionNotFound.Errorf("none of your sessions has the id %.60q", id)
 	}
 	return o.Agents.Get(id)
 }
@@ -81,7 +81,7 @@ func (o ownThreads) Detail(ctx context.Context, thread string, s threads.Selecti
 func (o ownThreads) Session(ctx context.Context, id string) (row.Session, error) {
 	s, err := o.Registry.Session(ctx, id)
 	if err == nil && s.AgentID != o.by {
-		return row.Session{}, SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return row.Session{}, SessionNotFound.Errorf("none of your sessions has the id %.60q", id)
 	}
 	return s, err
 }

@@ -89,7 +89,8 @@ func (f *fleet) Get(id string) (agents.Info, sessions.Live, error) {
 			return i, &terminal{fleet: f, at: at}, nil
 		}
 	}
-	return agents.Info{}, nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %q", id).With("session_not_found", "")
+	return agents.Info{}, nil, capability.Errorf(capability.CodeNotFound, "tasks", "no session has the id %q", id).
+		With("session_not_found", "")
 }
 
 func (f *fleet) set(at int, change func(*agents.Info)) {

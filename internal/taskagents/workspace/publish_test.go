@@ -98,7 +98,7 @@ func TestARepositoryThatIsNotAllowedIsNotPublishedTo(t *testing.T) {
 	t.Parallel()
 	s, _ := checkout(t)
 	if err := os.MkdirAll(s.dir+"/outside.git", 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("mkdir: got %v, want no error", err)
 	}
 	for origin, want := range map[string]string{
 		s.dir + "/outside.git": "invalid_repo", "https://evil.example/a/b": "invalid_repo_domain", "https://github.com/a/b": "no_forge",

@@ -60,7 +60,7 @@ export function toolOf(capability: string): string {
 
 export const decide = (id: string, decision: string) => post(`/api/v1/approvals/${encodeURIComponent(id)}`, { decision });
 
-/** Who asks, in words. */
+/** The principal that asks, and the one for whom it acts. */
 export function actor(a: { principal: string; on_behalf_of?: string }): string {
   if (!a.on_behalf_of) return a.principal;
   return a.principal.startsWith("task:chat-") ? `the agent of ${a.on_behalf_of}` : `${a.principal} for ${a.on_behalf_of}`;

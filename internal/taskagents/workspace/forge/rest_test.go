@@ -60,7 +60,7 @@ func (s *server) last(t *testing.T, method string) map[string]any {
 		if strings.HasPrefix(line, method+" ") {
 			var out map[string]any
 			if err := json.Unmarshal([]byte(line[strings.Index(line, "{"):]), &out); err != nil {
-				t.Fatal(err)
+				t.Fatalf("decode: got %v, want no error", err)
 			}
 			return out
 		}
@@ -76,7 +76,7 @@ func rest(t *testing.T, kind forge.Kind, owner string, answers map[string][]stri
 	t.Cleanup(h.Close)
 	r, err := (&forge.RESTHost{Kind: kind, Base: h.URL}).Open(forge.Repo{Owner: owner, Name: "widget"}, secret.New(restToken))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("open the forge: got %v, want no error", err)
 	}
 	return s, r
 }
@@ -130,7 +130,7 @@ func TestGitLab(t *testing.T) {
 		t.Errorf("the output of a failed job has %d bytes that end with %q, want its end without the token", len(out), out[max(0, len(out)-60):])
 	}
 	if list[2].Output != "2 of 9 failed" {
-		t.Errorf("the output of a status that is no job = %q, want its description", list[2].Output)
+		t.Errorf("the output of a status without a job = %q, want its description", list[2].Output)
 	}
 	for _, got := range s.tokens {
 		if got != "Bearer "+restToken {
