@@ -59,7 +59,10 @@ func newScriptedModel(t testing.TB, answer func(n int, r modelRequest) modelAnsw
 	t.Helper()
 	m := &scriptedModel{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // The gateway was killed while it sent the request.
+		}
 		var req modelRequest
 		if err := json.Unmarshal(body, &req); err != nil {
 			t.Errorf("the request to the model: got %v, want JSON", err)
