@@ -234,7 +234,7 @@ func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 				h.run(t, "upstreams", "add", "notes", "--unconfined", "--", "mcpserver", tools)
 				declare(t, "Look at the notes, and send them to everybody.")
 				_ = h.command(t, "upstreams", "restart", "notes").Run()
-			}, "upstream notes", "wait for an approval", "junctor upstreams approve notes",
+			}, "upstream notes", "wait for an approval", "junctor mcp approve notes",
 			func(t *testing.T, h *patient) { h.run(t, "upstreams", "approve", "notes") },
 		},
 		{"an upstream that does not run", func(t *testing.T, h *patient) {

@@ -24,7 +24,7 @@ type oauthFlags struct {
 
 func (o *oauthFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.BoolVar(&o.on, "oauth", false, "get tokens from the authorization server that the URL names: see junctor upstreams login")
+	f.BoolVar(&o.on, "oauth", false, "get tokens from the authorization server that the URL names: see junctor mcp login")
 	f.BoolVar(&o.machine, "client-credentials", false, "get tokens with the client id and its secret alone; without a user logging in")
 	f.StringVar(&o.subject, "exchange", "", "`SECRET` secret with a token to exchange for the upstream's (RFC 8693); without a user logging in")
 	f.StringVar(&o.subjectType, "exchange-type", "", "`KIND` what that token is: access_token, id_token, jwt, refresh_token, saml1 or saml2 (default access_token)")

@@ -120,7 +120,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				})
 			}
 			return a.table([]string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}, rows,
-				"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
+				"no upstream is registered; add one with: junctor mcp add NAME -- COMMAND ARG...")
 		}),
 	}
 	show := &cobra.Command{
@@ -222,8 +222,8 @@ func (a *app) printUpstream(u upstreamRow) error {
 func (a *app) upstreamsDiffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff NAME", Short: "Show what waits for an approval: what has changed, and what is new", Args: cobra.ExactArgs(1),
-		Example: `  junctor upstreams diff files
-  junctor upstreams approve files read_file`,
+		Example: `  junctor mcp diff files
+  junctor mcp approve files read_file`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], "/diff"), nil, decoded(func(out struct {
 				Definitions []struct {
@@ -286,6 +286,6 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "", "`KIND` only this kind: tool, prompt, resource or resource-template")
-	c.Flags().StringVar(&pin, "pin", "", "`HASH` only if the definition still has this pin (junctor upstreams diff --json)")
+	c.Flags().StringVar(&pin, "pin", "", "`HASH` only if the definition still has this pin (junctor mcp diff --json)")
 	return c
 }

@@ -37,7 +37,7 @@ a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
 
 What it declares now is shown to agents at once, because you add it; with --quarantine
 each definition waits for your approval first. What it changes later is held until you
-have looked: see junctor upstreams diff and junctor upstreams approve.
+have looked: see junctor mcp diff and junctor mcp approve.
 
 The tools are listed with what they declare about their effect and what the rules decide
 about calls of agents. That a tool only reads is the server's claim, which counts only if
@@ -48,11 +48,11 @@ its HOME, and the folders that you name with --ro and --rw; it never sees the re
 the home or your files. Its environment has a few harmless variables besides what you
 give it. With --unconfined it may do all that the server's user may. Credentials are
 named, never written: store them with junctor secrets set NAME.`,
-		Example: `  junctor upstreams add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
-  junctor upstreams add tracker --url https://mcp.example.org/mcp --bearer tracker-token
-  junctor upstreams add notes --url https://notes.example.org/mcp --oauth && junctor upstreams login notes
-  junctor upstreams add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
-  junctor upstreams add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
+		Example: `  junctor mcp add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
+  junctor mcp add tracker --url https://mcp.example.org/mcp --bearer tracker-token
+  junctor mcp add notes --url https://notes.example.org/mcp --oauth && junctor mcp login notes
+  junctor mcp add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
+  junctor mcp add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body, err := o.record(cmd, args)
@@ -99,7 +99,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	switch {
 	case dash < 0 && len(args) > 1 || dash > 1 || dash == 0:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs one name, and the command after --", cmd.CommandPath()).
-			With("", "write: junctor upstreams add NAME -- COMMAND ARG...")
+			With("", "write: junctor mcp add NAME -- COMMAND ARG...")
 	case o.unconfined && o.folders.given():
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--ro, --rw and --net are for a confined program, not with --unconfined")
 	case o.quarantine && o.trust:

@@ -51,8 +51,8 @@ func (a *app) upstreamsConfineCommand() *cobra.Command {
 		Long: `Confine the program of an upstream to the system, its own folder, and the folders and
 network named here; what it had before is replaced. What was approved stays approved.
 If the program does not start like this, the upstream stays as it was.`,
-		Example: `  junctor upstreams confine files --rw /srv/docs
-  junctor upstreams confine fetch --net docs.example.org,api.example.org:8443`,
+		Example: `  junctor mcp confine files --rw /srv/docs
+  junctor mcp confine fetch --net docs.example.org,api.example.org:8443`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := make(map[string]any)
 			if err := o.record(body); err != nil {

@@ -155,7 +155,7 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 				Name: "confinement of " + u.Name, OK: !u.Undecided, Detail: "unconfined: its program may do all that this server's user may",
 			}
 			if u.Undecided {
-				c.Remedy = "junctor upstreams confine " + u.Name + ", with --ro and --rw for the folders that it needs"
+				c.Remedy = "junctor mcp confine " + u.Name + ", with --ro and --rw for the folders that it needs"
 			}
 			checks = append(checks, c)
 		}
@@ -169,12 +169,12 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 		case u.Limit != "" && u.State != capability.StateReady:
 			c.Detail, c.Remedy = "its program went over its "+u.Limit, "read junctor mcp logs "+u.Name
 		case u.State == capability.StateUnauthorized && u.OAuth != nil:
-			c.Detail, c.Remedy = u.Reason, "junctor upstreams login "+u.Name
+			c.Detail, c.Remedy = u.Reason, "junctor mcp login "+u.Name
 		case u.State != capability.StateReady:
 			c.Detail, c.Remedy = u.Reason, "read junctor mcp logs "+u.Name+"; it is tried again by itself"
 		case waiting > 0:
 			c.Detail = fmt.Sprintf("%d changed and %d new definitions wait for an approval", u.Counts.Held, u.Counts.Quarantined)
-			c.Remedy = "junctor upstreams diff " + u.Name + ", then: junctor upstreams approve " + u.Name
+			c.Remedy = "junctor mcp diff " + u.Name + ", then: junctor mcp approve " + u.Name
 		default:
 			continue
 		}

@@ -105,7 +105,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	if p == nil || s.cfg.Now().After(p.until) {
 		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s",
 			s.cfg.Name, pendingTTL).
-			With("unknown_login", "begin again: junctor upstreams login "+s.cfg.Name)
+			With("unknown_login", "begin again: junctor mcp login "+s.cfg.Name)
 	}
 	iss := query.Get("iss")
 	switch {

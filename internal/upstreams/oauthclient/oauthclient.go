@@ -309,12 +309,12 @@ func (s *Source) State() State {
 
 func (s *Source) refused(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(ReasonRefused,
-		"see: junctor upstreams show "+s.cfg.Name)
+		"see: junctor mcp show "+s.cfg.Name)
 }
 
 func (s *Source) loginRequired() *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, "oauth", "somebody must log in to %s before it can be used", s.cfg.Name).
-		With(ReasonLogin, "an operator runs: junctor upstreams login "+s.cfg.Name)
+		With(ReasonLogin, "an operator runs: junctor mcp login "+s.cfg.Name)
 }
 
 // isRefusal reports whether an error is the word of an authorization server, not the lack of one.

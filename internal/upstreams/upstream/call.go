@@ -34,7 +34,7 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	if wait, ok := p.breaker.admit(p.reg.cfg.Now()); !ok {
 		e := capability.Errorf(capability.CodeUnavailable, "execute", "%s broke %d calls in a row; it gets none for a while", p.record.Name,
 			breakAfter).
-			With("circuit_open", "try again later, or: junctor upstreams restart "+p.record.Name)
+			With("circuit_open", "try again later, or: junctor mcp restart "+p.record.Name)
 		e.RetryAfter = wait
 		return capability.Result{}, e
 	}
@@ -95,8 +95,8 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 	case b.held:
 		return nil, capability.Errorf(capability.CodeApprovalRequired, "execute",
 			"%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
-			With("pin_held", "an operator sees what has changed with: junctor upstreams diff "+p.record.Name+
-				", and takes it with: junctor upstreams approve "+p.record.Name)
+			With("pin_held", "an operator sees what has changed with: junctor mcp diff "+p.record.Name+
+				", and takes it with: junctor mcp approve "+p.record.Name)
 	}
 	return b, nil
 }

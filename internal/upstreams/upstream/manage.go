@@ -161,7 +161,7 @@ func (r *Registry) reserve(name string) error {
 	defer r.mu.Unlock()
 	if _, there := r.upstreams[name]; there || r.adding[name] {
 		return capability.Errorf(capability.CodeConflict, "upstreams.add", "there is an upstream %s already", name).
-			With("upstream_exists", "take it away first: junctor upstreams remove "+name)
+			With("upstream_exists", "take it away first: junctor mcp remove "+name)
 	}
 	if len(r.upstreams)+len(r.adding) >= maxUpstreams {
 		return capability.Errorf(capability.CodeOverloaded, "upstreams.add", "there are %d upstreams, which is the most",
@@ -336,7 +336,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 		}
 		if which.Pin != "" && which.Pin != offered {
 			return nil, capability.Errorf(capability.CodeConflict, "upstreams.approve", "%s has changed once more since it was looked at", p.Name).
-				With("pin_changed", "look again: junctor upstreams diff "+name)
+				With("pin_changed", "look again: junctor mcp diff "+name)
 		}
 		before := *p
 		if p.Approve() {
@@ -346,7 +346,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	}
 	if !found && which.Name != "" {
 		return nil, capability.Errorf(capability.CodeNotFound, "upstreams.approve", "%s lists no %q", name, which.Name).
-			With("definition_not_found", "see: junctor upstreams show "+name)
+			With("definition_not_found", "see: junctor mcp show "+name)
 	}
 	if r.cfg.Store != nil && len(save) > 0 {
 		pins := make([]ingest.Pin, len(save))

@@ -77,8 +77,8 @@ func TestAChangedDefinitionIsHeldUntilApproved(t *testing.T) {
 			e.Contribution.Description, hash)
 	}
 	_, err := r.tool("sum", `{}`)
-	if e := fails(t, err, capability.CodeApprovalRequired, "pin_held"); !strings.Contains(e.Hint, "upstreams diff far") {
-		t.Errorf(`the hint is %q; want e.Hint with "upstreams diff far"`, e.Hint)
+	if e := fails(t, err, capability.CodeApprovalRequired, "pin_held"); !strings.Contains(e.Hint, "mcp diff far") {
+		t.Errorf(`the hint is %q; want e.Hint with "mcp diff far"`, e.Hint)
 	}
 	if _, err := r.tool("other", `{}`); err != nil {
 		t.Errorf("another tool is held too: %v", err)

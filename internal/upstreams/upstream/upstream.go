@@ -286,7 +286,7 @@ func (r *Registry) get(name string) (*upstream, error) {
 		return u, nil
 	}
 	return nil, capability.Errorf(capability.CodeNotFound, "upstreams", "no upstream has the name %q", name).
-		With("upstream_not_found", "list them with: junctor upstreams list")
+		With("upstream_not_found", "list them with: junctor mcp list")
 }
 
 // record appends an event of an upstream to the audit log.

@@ -120,7 +120,7 @@ var ownHeaders = []string{
 func (r *Record) Check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream",
-			"see: junctor upstreams add --help")
+			"see: junctor mcp add --help")
 	}
 	if r.Name == "" || len(r.Name) > maxNameBytes || !nameGrammar.MatchString(r.Name) {
 		return bad("%.130q is not a name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name,

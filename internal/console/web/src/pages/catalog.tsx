@@ -77,7 +77,7 @@ export function Catalog() {
       <Show of={list}>
         {({ total }) =>
           total === 0 && !text.value && !effect.value && !decision.value ? (
-            <Empty command="junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
+            <Empty command="junctor mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
           ) : shown.length === 0 ? (
             <Empty>
               No tool matches “{text.value}”

@@ -15,7 +15,7 @@ export function Providers() {
       <Show of={upstreams}>
         {({ upstreams: list }) =>
           list.length === 0 ? (
-            <Empty command="junctor upstreams add NAME -- COMMAND">No MCP server is connected.</Empty>
+            <Empty command="junctor mcp add NAME -- COMMAND">No MCP server is connected.</Empty>
           ) : (
             <ul class="list">
               {list.map((u) => (
