@@ -15,7 +15,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{
 		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.cfg.Audit.Anchor, s.log.Verify), s.checkShared(ctx),
 		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
-		s.checkPolicies(),
+		s.checkPolicies(ctx),
 	}
 	checks = append(checks, s.hook.Checks()...)
 	for _, w := range s.wings() {

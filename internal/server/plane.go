@@ -126,8 +126,10 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 	return c
 }
 
-// checkPolicies reports whether the policy files are in force and name only what exists.
-func (p *plane) checkPolicies() httpapi.Check {
+// checkPolicies loads changed policy files, and reports whether they are in force and name
+// only what exists.
+func (p *plane) checkPolicies(ctx context.Context) httpapi.Check {
+	p.policyFiles.Reload(ctx, capability.Principal{ID: "server", Role: capability.RoleAdmin})
 	c := httpapi.Check{Name: "policy rules", OK: true, Detail: fmt.Sprintf("%d rules", len(p.policy.Rules()))}
 	if err := p.policyFiles.Fault(); err != nil {
 		c.OK, c.Detail = false, "the files in the policy folder cannot be used, so the previous rules stay in force: "+err.Error()

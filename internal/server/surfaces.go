@@ -81,7 +81,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		reasons = append(reasons, "the message bus is away: "+name)
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
-		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)
+		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and has no holder: "+issue.Remediation)
 	}
 	status := http.StatusOK
 	if len(reasons) > 0 {

@@ -110,6 +110,7 @@ func (f *Files) Reload(ctx context.Context, by capability.Principal) {
 			With(ReasonFault, "restore a file, or restart the server: it writes the default rules into an empty folder")
 	}
 	if err != nil {
+		f.sum = [sha256.Size]byte{} // so that the same files are loaded again once they can be read
 		f.failed(err)
 		return
 	}

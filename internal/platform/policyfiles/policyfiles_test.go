@@ -144,3 +144,26 @@ func TestAChangeIsWholeOrNothing(t *testing.T) {
 		t.Errorf("the file has %q (%v), want it unchanged", again, err)
 	}
 }
+
+func TestRestoredFilesEndAFault(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := open(t, dir)
+	f.Use(&loaded{})
+	name := filepath.Join(dir, "default.cedar")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatalf("the default rules: got %v, want no error", err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatalf("remove: got %v, want no error", err)
+	}
+	by := capability.Principal{ID: "server", Role: capability.RoleAdmin}
+	if f.Reload(t.Context(), by); f.Fault() == nil {
+		t.Error("the fault of an empty folder: got nil, want an error")
+	}
+	write(t, dir, "default.cedar", string(text))
+	if f.Reload(t.Context(), by); f.Fault() != nil {
+		t.Errorf("the fault after the same file was restored: got %v, want nil", f.Fault())
+	}
+}

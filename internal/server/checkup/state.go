@@ -105,7 +105,7 @@ func Chain(ctx context.Context, anchor string, verify func(context.Context) (aud
 	case err != nil:
 		return bad("audit chain", "it cannot be read: "+err.Error(), "junctor audit verify says more")
 	case report.FirstBad != nil:
-		return bad("audit chain", fmt.Sprintf("record %d in segment %d is not what was written (%s): somebody or something changed the record of what was done", report.FirstBad.Seq, report.FirstBad.Segment, report.FirstBad.Reason),
+		return bad("audit chain", fmt.Sprintf("record %d in segment %d is not what was written (%s): the log was changed after it was written", report.FirstBad.Seq, report.FirstBad.Segment, report.FirstBad.Reason),
 			"find out who can write there; "+restoreLast)
 	case report.AnchorsSkipped > 0:
 		return bad("audit chain",
