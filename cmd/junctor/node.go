@@ -273,7 +273,7 @@ func (a *app) askOwner(ctx context.Context, p *noderun.Process) {
 			return
 		}
 		if err := p.Answer(q.RequestID, decision, "terminal"); err != nil {
-			fmt.Fprintln(a.stderr, "That question is over: it was answered elsewhere, or nobody waits for it any more.")
+			fmt.Fprintln(a.stderr, "That question is closed: it was answered elsewhere, or has expired.")
 		}
 	})
 }

@@ -327,7 +327,7 @@ func (a *app) sessionOf(ctx context.Context, id string) (string, error) {
 		}
 	}
 	return "", capability.Errorf(capability.CodeNotFound, "", "no agent works on %s: it is %s", id, t.Status).
-		With("", fmt.Sprintf("junctor tasks show %s tells what became of it; junctor tasks control %s resume goes on", thread, thread))
+		With("", fmt.Sprintf("see the outcome with: junctor tasks show %s; continue with: junctor tasks control %s resume", thread, thread))
 }
 
 func sessionPath(id, verb string) string { return agentsPath + "/" + url.PathEscape(id) + verb }

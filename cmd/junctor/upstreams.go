@@ -136,7 +136,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	restart := &cobra.Command{
-		Use: "restart NAME", Short: "Connect an upstream anew, also one that was given up", Args: cobra.ExactArgs(1),
+		Use: "restart NAME", Short: "Connect an upstream again, also one that was given up", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/restart"), nil, decoded(func(u upstreamRow) error {
 				a.printf("%s is %s: %s\n", plainText(u.Name), u.State, u.counted())

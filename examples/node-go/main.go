@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("node-go", flag.ContinueOnError)
 	tokenFile := flags.String("node-token-file", "", "file with the operator's node token; needed the first time")
-	id := flags.String("id", "", "name at the gateway; the host's where there is none yet")
+	id := flags.String("id", "", "name at the gateway; by default the name of this machine")
 	dir := flags.String("dir", "node-go.state", "folder of this node: its key and its name")
 	switch err := flags.Parse(args[1:]); {
 	case errors.Is(err, flag.ErrHelp):

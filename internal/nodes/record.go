@@ -72,7 +72,7 @@ func (s *Service) revokes(ctx context.Context) error {
 		}
 		ended, err := s.admission.Ended(ctx) // after the list, because a node has a row before it joins
 		if err != nil {
-			s.cfg.Logger.Debug("nobody can tell which credentials have ended", "err", err)
+			s.cfg.Logger.Debug("ended credentials unknown", "err", err)
 			continue
 		}
 		for _, n := range joined {

@@ -217,7 +217,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 	if a.DecidedBy != "" {
 		return policy.Approval{}, conflict("the approval %s was %s already, by %s", id, a.State, a.DecidedBy)
 	}
-	return policy.Approval{}, conflict("the approval %s is %s, and nobody can answer it any more", id, a.State)
+	return policy.Approval{}, conflict("the approval %s is %s and can no longer be answered", id, a.State)
 }
 
 // ConsumeApproval spends an approved once. If two callers compete, one succeeds.

@@ -98,7 +98,7 @@ func readURL(text string) (address, error) {
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
-			return address{}, errors.New("its port is none")
+			return address{}, errors.New("its port is not a number from 1 to 65535")
 		}
 		a.port = uint16(n)
 	}

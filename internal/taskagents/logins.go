@@ -134,7 +134,7 @@ func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prom
 		return t.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
 	if ok && programs.Of(kind).Login != "" {
-		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.Of(kind).Login}, nil
+		return signin.Prompt{Instructions: string(kind) + " has no login command: " + programs.Of(kind).Login}, nil
 	}
 	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login",
 		"there is one for claude, codex and github")

@@ -129,7 +129,7 @@ func (p *parentBridge) memory(ctx context.Context, o taskOrigin, query string, l
 		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "what was said could not be looked up in time",
 			ctx.Err()).With("parent_context_timeout", "try again, or go on without it")
 	case !ok:
-		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "nobody's messages belong to this session",
+		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "this session belongs to no conversation",
 			err).With("parent_context_unavailable", "go on without it")
 	}
 	list = list[max(0, len(list)-limit):]

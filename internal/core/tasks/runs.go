@@ -249,7 +249,7 @@ func (r *Runs) Get(who capability.Principal, id string) (Run, error) {
 		return run, nil
 	}
 	return Run{}, capability.Errorf(capability.CodeNotFound, "runs", "there is no run %q, or it ended more than an hour ago", id).
-		With("", "junctor audit trail "+id+" tells what became of it")
+		With("", "see the outcome with: junctor audit trail "+id)
 }
 
 // get returns a live or ended run of any principal.

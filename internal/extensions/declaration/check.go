@@ -91,7 +91,7 @@ func (k *checker) most(what string, n, limit int) {
 // one adds an error unless value is empty or one of the words.
 func (k *checker) one(what, value, words string) {
 	if value != "" && !slices.Contains(strings.Fields(words), value) {
-		k.bad("%s is %q, which is none of: %s", what, Clean(value, maxValue), words)
+		k.bad("%s is %q; want one of: %s", what, Clean(value, maxValue), words)
 	}
 }
 

@@ -65,7 +65,7 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 			continue
 		}
 		for _, w := range pkg.Warnings {
-			add(false, "package_warning", row.ID, w, "tell the author")
+			add(false, "package_warning", row.ID, w, "report it to the author")
 		}
 		if err := m.cfg.Tier(m.tier(row)); err != nil && row.Enabled {
 			add(true, "sandbox_unavailable", row.ID, "it needs a sandbox of tier "+m.tier(row)+": "+capability.AsError(err).Message,

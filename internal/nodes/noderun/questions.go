@@ -208,7 +208,7 @@ func Text(q device.Question) string {
 	if q.SignedBy != "" {
 		b.WriteString("  signed by " + q.SignedBy + "\n")
 	} else if q.Publisher != "" {
-		b.WriteString("  says it is from " + q.Publisher + " (nobody vouches for that)\n")
+		b.WriteString("  says it is from " + q.Publisher + " (not verified)\n")
 	}
 	for i := range q.Capabilities {
 		c := &q.Capabilities[i]

@@ -70,7 +70,7 @@ type Answer struct {
 }
 
 // ErrNobody is returned by an Owner if no user can be asked now; the caller may ask again later.
-var ErrNobody = errors.New("nobody can be asked now")
+var ErrNobody = errors.New("no person can be asked now")
 
 // Owner asks the device's owner. If it is set, its answer takes precedence over the configuration.
 type Owner interface {

@@ -228,7 +228,7 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 	}
 	if checked.Subject == "" || len(checked.Subject) > maxSubject ||
 		strings.ContainsFunc(checked.Subject, func(r rune) bool { return r == ' ' || r == 0xFFFD || !unicode.IsPrint(r) }) {
-		return refused(errors.New("its subject is none that can be written down"))
+		return refused(errors.New("its subject has characters that a principal may not have"))
 	}
 	// Names of the server's own tokens never have a slash, so the two cannot be confused.
 	who := capability.Principal{ID: string(s.cfg.Role) + ":oidc/" + checked.Subject, Role: s.cfg.Role, View: s.cfg.View}

@@ -64,7 +64,7 @@ func startHelper(k kind) (*helperProcess, error) {
 	control, ok := conn.(*net.UnixConn)
 	if !ok {
 		conn.Close()
-		return nil, errors.New("the control socket is none")
+		return nil, errors.New("the control socket is not a socket")
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"junctor", helperName}, Dir: "/",

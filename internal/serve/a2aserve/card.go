@@ -60,7 +60,7 @@ func (s *Surface) publicCard() (signed, error) {
 	card := s.baseCard()
 	card.Skills = []a2a.AgentSkill{{
 		ID: "call", Name: "Call a capability", Tags: []string{"capabilities", "tools"},
-		Description: "Carries out one capability. Which ones there are, the authenticated extended card lists for whoever asks.",
+		Description: "Carries out one capability. The authenticated extended card lists those of the caller.",
 		Examples:    []string{`{"capability": "fs_list", "arguments": {"path": "."}}`},
 	}}
 	body, err := s.sign(card)

@@ -76,7 +76,7 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 	for _, n := range s.Policy.Unknown(s.Catalog.Snapshot()) {
 		findings = append(findings, compile.Finding{
 			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf(
-				"the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
+				"the rule %s names %s::%q, which is unknown: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
 		})
 	}
 	return httpapi.Answer(w, map[string]any{"findings": findings}, nil)

@@ -129,8 +129,8 @@ func LeavesOut() []LeftOut {
 	return []LeftOut{
 		{"run", "says what runs now; the two tokens in it are kept"},
 		{"logs", "copies of lines of audit/"},
-		{"cache", "made anew"},
-		{"state/nats", "made anew from the database"},
+		{"cache", "created again"},
+		{"state/nats", "created again from the database"},
 		{"state/junctor.db.before-upgrade", "the database before the last upgrade"},
 		{"state/junctor.db.before-upgrade.unfinished", "the database before an upgrade that has not ended"},
 		{"workspaces", "folders that agents work in: push what matters there"},

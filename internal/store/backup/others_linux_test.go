@@ -110,8 +110,8 @@ func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 	}
 	for _, name := range closed {
 		if file := !strings.HasSuffix(name, "/"); file && has(m, name) ||
-			!strings.Contains(why(m, strings.TrimSuffix(name, "/")), "nobody else") {
-			t.Errorf(`%s is in it: %q; want not (file && has(m, name)), why(m, strings.TrimSuffix(name, "/")) with "nobody else"`,
+			!strings.Contains(why(m, strings.TrimSuffix(name, "/")), "no other process") {
+			t.Errorf(`%s is in it: %q; want not (file && has(m, name)), why(m, strings.TrimSuffix(name, "/")) with "no other process"`,
 				name, why(m, name))
 		}
 	}

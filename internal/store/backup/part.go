@@ -68,7 +68,7 @@ func (p *part) ours(seen fs.FileInfo) error {
 		return err
 	}
 	if !os.SameFile(seen, info) || !hostfs.Mine(info) {
-		return inTheWay(p.dir, "it belongs to somebody else")
+		return inTheWay(p.dir, "it belongs to another user")
 	}
 	names, err := p.lock.Readdirnames(-1)
 	if err != nil {

@@ -137,7 +137,7 @@ func agree(m Manifest, files []File) error {
 		}
 		want := m.Files[i]
 		if want.Mode != mode(f.Path, want.Mode) || want.UID < 0 {
-			return damaged(fmt.Errorf("the mode of %q is none", f.Path))
+			return damaged(fmt.Errorf("the mode of %q is invalid", f.Path))
 		}
 		want.Mode, want.UID = 0, 0
 		if !reflect.DeepEqual(want, f) {

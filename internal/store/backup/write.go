@@ -146,7 +146,7 @@ func (w *writer) passOver(p string, d fs.DirEntry, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, fs.ErrPermission) && others(p):
-		w.leaveOut(p, "its program lets nobody else read it")
+		w.leaveOut(p, "its program allows no other process to read it")
 		if d.IsDir() {
 			return fs.SkipDir
 		}

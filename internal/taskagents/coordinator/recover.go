@@ -191,7 +191,7 @@ func (t *task) startOver(e sessions.Event) bool {
 		err = t.successor(t.row, id, name, t.recovered, t.failed)
 	}
 	if err != nil {
-		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
+		t.c.cfg.Logger.Warn("session neither resumed nor restarted", "session", t.id, "err", err)
 		return false
 	}
 	t.c.tell(Event{

@@ -155,7 +155,7 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 	}
 	t.pending = ""
 	if !approved {
-		t.record(row.Decision{EventType: "confirmation", PromptText: p.PromptText, Decision: row.Ignore, Reasoning: "Somebody rejected it."})
+		t.record(row.Decision{EventType: "confirmation", PromptText: p.PromptText, Decision: row.Ignore, Reasoning: "A person rejected it."})
 		t.c.tell(t.event("confirmation_rejected", nil))
 		t.waiting = time.Time{}
 		if i, err := t.c.cfg.Sessions.Terminal(t.id); err != nil || i.Info().Status != detect.Blocked { // otherwise its dialog is still open
@@ -178,7 +178,7 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 		}
 	}
 	if override != nil {
-		a.Action, a.Response, a.UseKeys, a.Keys, a.Reasoning = "respond", override.Response, override.UseKeys, override.Keys, "Somebody said so."
+		a.Action, a.Response, a.UseKeys, a.Keys, a.Reasoning = "respond", override.Response, override.UseKeys, override.Keys, "A person answered it."
 	}
 	if about.Blocker != nil {
 		if term, err := t.c.cfg.Sessions.Terminal(t.id); err != nil || !t.open(term, about.Blocker) {

@@ -343,7 +343,7 @@ func (t *task) login(e sessions.Event) {
 	t.c.tell(t.event("login_required", e))
 	if !t.told {
 		t.told = true
-		t.say("The agent " + t.name() + " needs somebody to log in. " + text.CutRunes(e.Text, 500))
+		t.say("The agent " + t.name() + " needs a person to log in. " + text.CutRunes(e.Text, 500))
 	}
 }
 
@@ -361,7 +361,7 @@ func (t *task) tick() {
 	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTimeout)):
 		t.waiting = time.Time{}
 		t.expire()
-		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
+		t.end(row.SessionInterrupted, "The question was not answered within 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
 		t.stop(false)
 	case !retrying.IsZero() && !now.Before(retrying.Add(retryTimeout)):
 		t.mu.Lock()

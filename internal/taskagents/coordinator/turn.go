@@ -184,7 +184,7 @@ func (t *task) ask(s situation) directive.Answer {
 	if s.event == "turn_complete" && t.c.cfg.Parent == nil && !decide.AsksUser(s.text) && !strings.HasSuffix(strings.TrimSpace(s.text), "?") {
 		return directive.Answer{Action: "complete", Reasoning: "The turn is done, it asks nothing, and there is no model."}
 	}
-	return directive.Answer{Action: "escalate", Response: question(s.text), Reasoning: "There is nobody else to decide."}
+	return directive.Answer{Action: "escalate", Response: question(s.text), Reasoning: "Only a person can decide this."}
 }
 
 func (t *task) model(small bool, prompt string) (string, error) {

@@ -28,7 +28,7 @@ func (b *build) shell() error {
 		b.env["ZDOTDIR"] = b.state("zsh")
 		b.typed([]string{"-i"})
 	default:
-		b.note(b.Binary + " cannot tell when a command has ended: only its prompt says so")
+		b.note(b.Binary + " does not report the end of a command; it is detected from the prompt")
 		b.typed([]string{"-i"})
 	}
 	if b.Preset != Autonomous {

@@ -73,7 +73,7 @@ func (s *Session) others(who string) error {
 	if s.taken.IsZero() || s.holder == who {
 		return nil
 	}
-	return capability.Errorf(capability.CodeConflict, "tasks.control", "somebody else is in control of session %s",
+	return capability.Errorf(capability.CodeConflict, "tasks.control", "another person is in control of session %s",
 		s.spec.ID).With("control_taken", "it ends a minute after their last key")
 }
 

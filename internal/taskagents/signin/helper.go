@@ -116,7 +116,7 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 			if entered { // the output may contain the code
 				words = "the code was not taken"
 			}
-			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0],
+			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended without a login: %s", h.Argv[0],
 				words).With("login_failed", "run it yourself, on the machine of the server")
 		}
 	}

@@ -108,7 +108,7 @@ func Parse(policy, connectors string) Policy {
 
 // broken returns a policy that denies everything because the variable name is malformed.
 func broken(name string, err error) Policy {
-	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so nobody may use task agents", name,
+	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so the use of task agents is refused", name,
 		err).
 		With("forbidden", "write a role (GUEST, USER, ADMIN, OWNER) or {\"default\": …, \"connectors\": {…}}")}
 }
@@ -193,7 +193,7 @@ func (p Policy) Check(who Person, a Ability) error {
 	case who.Role != "":
 		claimed, ok := ParseRole(who.Role)
 		if !ok {
-			return capability.Errorf(capability.CodeDenied, "tasks", "the user's role %.40q is none", who.Role).With("forbidden",
+			return capability.Errorf(capability.CodeDenied, "tasks", "the user's role %.40q is unknown", who.Role).With("forbidden",
 				"the roles are GUEST, USER, ADMIN and OWNER")
 		}
 		if claimed.rank() < role.rank() {

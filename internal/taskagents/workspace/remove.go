@@ -290,7 +290,7 @@ func (m *Manager) room(ctx context.Context) error {
 	}
 	free, err := m.cfg.FreeSpace(m.base)
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.provision", "nobody knows how much space is left", err).With("disk_full",
+		return capability.Wrap(capability.CodeFailed, "workspace.provision", "the free space cannot be determined", err).With("disk_full",
 			"look at the disk")
 	}
 	if free < m.cfg.MinFree {

@@ -14,7 +14,7 @@ func (w *work) ask(ctx context.Context) (string, error) {
 		question = "The agent needs an answer to go on."
 	}
 	if w.r.Ask == nil {
-		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent asks, and nobody can be asked here: %s",
+		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent asks a question, and this caller cannot answer questions: %s",
 			question).With(capability.ReasonInputRequired, "say it in the message, or call where questions can be answered")
 	}
 	params, err := jsonx.Marshal(map[string]any{"message": question, "requestedSchema": map[string]any{

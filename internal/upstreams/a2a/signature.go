@@ -71,7 +71,7 @@ func verified(body []byte, keys [][]byte) ([]byte, error) {
 			"see that it is the address of an agent card")
 	}
 	refused := capability.Errorf(capability.CodeUnavailable, opConnect, "the agent's card has no signature by a key that is pinned for it").
-		With(ReasonSignature, "ask who runs the agent for its key, and add it anew with that")
+		With(ReasonSignature, "ask its operator for the key, and add the agent again with it")
 	if len(doc.Signatures) > maxSignatures {
 		return nil, refused
 	}

@@ -192,7 +192,7 @@ func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 	if m.method == "elicitation/create" {
 		return jsonrpc.AppendResult(nil, m.id, json.RawMessage(`{"action":"cancel"}`))
 	}
-	return jsonrpc.AppendFault(nil, m.id, -1, "nobody answers this here", nil)
+	return jsonrpc.AppendFault(nil, m.id, -1, "this client does not serve the method", nil)
 }
 
 // ponder asks the caller. Meanwhile the idle time of the call does not count.

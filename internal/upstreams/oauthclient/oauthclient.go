@@ -234,7 +234,7 @@ func (s *Source) load(again bool) error {
 			return err
 		default:
 			if err := jsonx.Unmarshal([]byte(value.Reveal()), k); err != nil {
-				s.cfg.Logger.Error("the tokens of an upstream cannot be read; they are asked for anew", "upstream", s.cfg.Name)
+				s.cfg.Logger.Error("stored tokens of upstream unreadable, requesting new ones", "upstream", s.cfg.Name)
 				k = new(kept)
 			}
 		}
@@ -313,7 +313,7 @@ func (s *Source) refused(format string, args ...any) *capability.Error {
 }
 
 func (s *Source) loginRequired() *capability.Error {
-	return capability.Errorf(capability.CodeUnavailable, "oauth", "somebody must log in to %s before it can be used", s.cfg.Name).
+	return capability.Errorf(capability.CodeUnavailable, "oauth", "%s needs a login before it can be used", s.cfg.Name).
 		With(ReasonLogin, "an operator runs: junctor mcp login "+s.cfg.Name)
 }
 

@@ -143,7 +143,7 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		r.by.set(func() { r.by.tokens = nil }) // withdrawn before its time
 		r.works()
 		r.by.set(func() { r.by.tokens, r.by.refreshes = nil, map[string]bool{} })
-		r.fails(oauthclient.ReasonLogin, "somebody must log in to it")
+		r.fails(oauthclient.ReasonLogin, "needs a login it")
 		if text := r.vault.Text(); strings.Contains(text, "access") {
 			t.Errorf(`what is of no use any more is kept: %s; want text without "access"`, text)
 		}

@@ -94,7 +94,7 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 			With("definition_gone", "list the catalog again")
 	case b.held:
 		return nil, capability.Errorf(capability.CodeApprovalRequired, "execute",
-			"%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
+			"%s has changed its definition of %s %s, and the new one is not approved yet", p.record.Name, b.kind, b.name).
 			With("pin_held", "an operator sees what has changed with: junctor mcp diff "+p.record.Name+
 				", and takes it with: junctor mcp approve "+p.record.Name)
 	}

@@ -161,7 +161,7 @@ func (p *provider) asks(result json.RawMessage) (json.RawMessage, error) {
 		out = append(append(append(out, request[:at]...), asked...), request[at+len(params):]...)
 	})
 	if err != nil {
-		fault = capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" asks in a form that is none", err).With("upstream_error", "")
+		fault = capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" asks in an unknown form", err).With("upstream_error", "")
 	}
 	if fault != nil {
 		return nil, fault

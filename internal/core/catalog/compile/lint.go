@@ -57,7 +57,7 @@ func (a *Agent) Lint() []Finding {
 			add("withheld", c.Fold, "no tool has the name %s, which %s want; pin it in naming.pins", c.Fold, strings.Join(c.Members, ", "))
 			continue
 		}
-		add("label", c.Fold, "%s want the name %s, so labels tell them apart", strings.Join(c.Members, ", "), c.Fold)
+		add("label", c.Fold, "%s want the name %s, so labels distinguish them", strings.Join(c.Members, ", "), c.Fold)
 	}
 	slices.SortFunc(out, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject)) })
 	return out

@@ -173,7 +173,7 @@ func (p *proxy) judge(ctx context.Context, target string, usual int) (addrs []ne
 	if port != "" {
 		if d.Port, err = strconv.Atoi(port); err != nil || d.Port < 1 || d.Port > 65535 {
 			d.Port = 0
-			return nil, d, &refusal{"the target's port is none"}
+			return nil, d, &refusal{"the target's port is not a number from 1 to 65535"}
 		}
 	}
 	name, err := normalise(host)

@@ -174,7 +174,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 	case passed && (s.Checks != nil || v.cfg.Model == nil):
 		return r.settle(Pass, "checks", "The checks pass.", "")
 	case v.cfg.Model == nil:
-		r.Notes = append(r.Notes, "There is no model and no check: nobody has validated this.")
+		r.Notes = append(r.Notes, "Not validated: this server has neither a model nor a check for it.")
 		return r.settle(Pass, Unreviewed, "Not validated.", "")
 	}
 	answer, err := v.cfg.Model.Ask(ctx, false, prompt(s, *r))

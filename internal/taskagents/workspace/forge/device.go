@@ -84,7 +84,7 @@ func (d DeviceFlow) Login(ctx context.Context, show func(Prompt)) (secret.Value,
 }
 
 func expired() error {
-	return capability.Errorf(capability.CodeTimeout, "forge.login", "nobody entered the code in time").With("login_expired",
+	return capability.Errorf(capability.CodeTimeout, "forge.login", "the code was not entered in time").With("login_expired",
 		"start again for a new code")
 }
 

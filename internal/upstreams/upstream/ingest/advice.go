@@ -19,7 +19,7 @@ var suspicious = []struct {
 	{
 		[]string{"instruction", "prompt", "rule", "guideline", "previous", "prior", "above"},
 		regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override)\b.{0,40}\b(instruction|prompt|rule|guideline|previous|prior|above)`),
-		"tells the reader to disregard its instructions",
+		"asks the reader to disregard its instructions",
 	},
 	{[]string{"user"}, regexp.MustCompile(`(?i)\b(do not|don't|never|without)\b.{0,30}\b(tell|mention|inform|reveal|show|notify|ask)\w*\b.{0,30}\buser`), "wants something kept from the user"},
 	{
