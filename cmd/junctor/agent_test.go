@@ -96,6 +96,9 @@ func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
 	if shown := h.run(t, "chat", "show", id); !strings.Contains(shown, "fs.writeText") || !strings.Contains(shown, "apr_") {
 		t.Errorf("chat show: got %s, want the call with its approval", shown)
 	}
+	if trail := h.run(t, "audit", "trail", id); !strings.Contains(trail, "fs.writeText") || !strings.Contains(trail, "approved by") {
+		t.Errorf("audit trail of the run: got %s, want the call and who approved it", trail)
+	}
 }
 
 // Ctrl-C while the agent works ends its run, too.

@@ -28,7 +28,14 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "List every record of one invocation, the oldest first, and why it was decided so", func(q url.Values, arg string) { q.Set("run", arg) }),
+		a.auditShortcut("trail ID", "List every record of one invocation, or of the calls of one task, the oldest first, and why it was decided so",
+			func(q url.Values, arg string) {
+				if strings.HasPrefix(arg, "tsk_") {
+					q.Set("parent", arg)
+				} else {
+					q.Set("run", arg)
+				}
+			}),
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
 		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
 			func(q url.Values, _ string) { q.Set("denied", "true") }),
@@ -44,6 +51,9 @@ func auditFilters() [][2]string {
 		{"user", "`PRINCIPAL` only this principal, such as agent:local-agent"},
 		{"run", "`ID` only this invocation"},
 		{"cap", "`TARGET` only this capability id or action"},
+		{"provider", "`KEY` only calls that this provider was chosen for"},
+		{"parent", "`ID` only calls that this invocation or task made"},
+		{"approval", "`ID` only this approval, and the calls that it permitted"},
 		{"level", "`LEVEL` only this level and above: DEBUG, INFO, WARNING or ERROR"},
 		{"since", "`TIME` only after this time, or a duration ago such as 15m"},
 		{"until", "`TIME` only before this time, or a duration ago such as 15m"},
@@ -207,8 +217,8 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	if run := q.Get("run"); cmd.Name() == "trail" && len(out.Records) == 0 {
-		return capability.Errorf(capability.CodeNotFound, "", "the log knows no invocation %q", run).With("",
+	if id := q.Get("run") + q.Get("parent"); cmd.Name() == "trail" && len(out.Records) == 0 {
+		return capability.Errorf(capability.CodeNotFound, "", "the log has no invocation, and no call of a task, with the ID %q", id).With("",
 			"find its id with: junctor audit query")
 	}
 	if session := q.Get("session"); cmd.Name() == "session" && len(out.Records) == 0 {

@@ -53,16 +53,17 @@ func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error)
 	return p, err
 }
 
-const indexColumns = `seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run, success`
+const indexColumns = `seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run,
+	provider, parent, approval, success`
 
 // addRows is the number of rows that one statement adds.
 const addRows = 100
 
 // Add stores a batch and the new position together.
 func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Position) error {
-	columns, row := indexColumns, `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	columns, row := indexColumns, `(`+strings.Repeat(`?, `, 16)+`?)`
 	if x.db.pg != nil {
-		columns, row = `gateway, `+columns, `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		columns, row = `gateway, `+columns, `(`+strings.Repeat(`?, `, 17)+`?)`
 	}
 	return x.inTx(ctx, func(tx *sql.Tx) error {
 		for part := range slices.Chunk(entries, addRows) {
@@ -72,7 +73,8 @@ func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Po
 					args = append(args, x.who)
 				}
 				args = append(args, e.Seq, e.Segment, e.Offset, e.Length, Nanos(e.Time), e.Level.Rank(), x.text(string(e.Event)),
-					x.text(e.Extension), x.text(e.Action), x.text(e.Capability), x.text(e.Session), x.text(e.User), x.text(e.Run), e.Success)
+					x.text(e.Extension), x.text(e.Action), x.text(e.Capability), x.text(e.Session), x.text(e.User), x.text(e.Run),
+					x.text(e.Provider), x.text(e.Parent), x.text(e.Approval), e.Success)
 			}
 			// A record that was indexed before a crash or by another reader is the same.
 			_, err := tx.ExecContext(ctx, `INSERT INTO audit_index (`+columns+`) VALUES `+row+strings.Repeat(`, `+row, len(part)-1)+
@@ -134,6 +136,9 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	and(q.Session != "", `session = ?`, x.text(q.Session))
 	and(q.User != "", `principal = ?`, x.text(q.User))
 	and(q.Run != "", `run = ?`, x.text(q.Run))
+	and(q.Provider != "", `provider = ?`, x.text(q.Provider))
+	and(q.Parent != "", `parent = ?`, x.text(q.Parent))
+	and(q.Approval != "", `approval = ?`, x.text(q.Approval))
 	and(q.Capability != "", `(capability = ? OR action = ?)`, x.text(q.Capability), x.text(q.Capability))
 	and(q.Level != "", `level >= ?`, q.Level.Rank())
 	and(!q.Since.IsZero(), `at >= ?`, Nanos(q.Since))
@@ -146,7 +151,7 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	return Collect(rows, err, func(s Scanner) (e audit.Entry, err error) {
 		var rank int
 		err = s.Scan(&e.Seq, &e.Segment, &e.Offset, &e.Length, instant{&e.Time}, &rank, &e.Event, &e.Extension, &e.Action,
-			&e.Capability, &e.Session, &e.User, &e.Run, &e.Success)
+			&e.Capability, &e.Session, &e.User, &e.Run, &e.Provider, &e.Parent, &e.Approval, &e.Success)
 		e.Level = [...]audit.Level{audit.Debug, audit.Info, audit.Warning, audit.Error}[rank&3]
 		return e, err
 	})

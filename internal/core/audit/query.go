@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -16,6 +17,9 @@ type Query struct {
 	User       string
 	Run        string
 	Capability string // capability id, or an action
+	Provider   string
+	Parent     string // the invocation or task that made the call
+	Approval   string // the approval that the record is about, or that permitted the call
 	Level      Level  // this level and above
 	Since      time.Time
 	Until      time.Time // exclusive
@@ -40,6 +44,9 @@ type Entry struct {
 	Session    string
 	User       string
 	Run        string
+	Provider   string
+	Parent     string
+	Approval   string
 	Success    *bool
 }
 
@@ -96,6 +103,12 @@ type view struct {
 		RunID      string `json:"run_id"`
 		Capability string `json:"capability_id"`
 		Effect     string `json:"effect"`
+		Provider   string `json:"provider"`
+		Parent     string `json:"parent"`
+		Approval   string `json:"approval"`
+		Decision   struct {
+			Approval string `json:"approval"`
+		} `json:"decision"`
 	} `json:"metadata"`
 }
 
@@ -110,7 +123,8 @@ func (v *view) entry(ln line, seq uint64) Entry {
 	return Entry{
 		Seq: seq, Segment: ln.segment, Offset: ln.offset, Length: len(ln.data), Time: v.Timestamp, Level: v.Level,
 		Event: v.Event, Extension: v.Extension, Action: v.Action, Capability: v.Metadata.Capability,
-		Session: v.Session, User: v.User, Run: v.Metadata.RunID, Success: v.Success,
+		Session: v.Session, User: v.User, Run: v.Metadata.RunID, Success: v.Success, Provider: v.Metadata.Provider,
+		Parent: v.Metadata.Parent, Approval: cmp.Or(v.Metadata.Approval, v.Metadata.Decision.Approval),
 	}
 }
 
@@ -119,6 +133,7 @@ func (q Query) Match(e Entry) bool {
 	eq := func(want, got string) bool { return want == "" || want == got }
 	return eq(q.Extension, e.Extension) && eq(string(q.Event), string(e.Event)) && eq(q.Session, e.Session) &&
 		eq(q.User, e.User) && eq(q.Run, e.Run) &&
+		eq(q.Provider, e.Provider) && eq(q.Parent, e.Parent) && eq(q.Approval, e.Approval) &&
 		(q.Capability == "" || q.Capability == e.Capability || q.Capability == e.Action) &&
 		(q.Level == "" || e.Level.Rank() >= q.Level.Rank()) &&
 		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&

@@ -166,6 +166,13 @@ func TestQueriesSelectNewestFirstWithAndWithoutIndex(t *testing.T) {
 				if i%10 == 0 {
 					r.Event, r.Success, r.Session = PermissionDenied, OutcomeFailure, "s-2"
 				}
+				r.Metadata.Provider, r.Metadata.Parent = fmt.Sprint("p", i%2), fmt.Sprint("tsk_", i%7)
+				if i == 11 {
+					r.Metadata.Decision.Approval = "apr_1"
+				}
+				if i == 9 {
+					r.Metadata.Attrs = append(r.Metadata.Attrs, Attr{Key: "approval", Value: "apr_1"})
+				}
 				add(t, l, r, Written)
 			}
 			day := sample().Time
@@ -182,6 +189,8 @@ func TestQueriesSelectNewestFirstWithAndWithoutIndex(t *testing.T) {
 				{"succeeded", Query{Success: &yes, Limit: 1}, "29"},
 				{"level", Query{Level: Warning}, "20 10 00"},
 				{"run", Query{Run: "run_07"}, "07"},
+				{"provider and parent", Query{Provider: "p1", Parent: "tsk_3"}, "17 03"},
+				{"approval, asked for and used", Query{Approval: "apr_1"}, "11 09"},
 				{"extension and capability", Query{Extension: "tools.postman", Capability: "fs.readText", User: "agent:claude", Limit: 1}, "29"},
 				{"nothing", Query{Extension: "x"}, ""},
 			} {

@@ -59,6 +59,12 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 			q.Run = val
 		case "cap":
 			q.Capability = val
+		case "provider":
+			q.Provider = val
+		case "parent":
+			q.Parent = val
+		case "approval":
+			q.Approval = val
 		case "level":
 			q.Level = audit.Level(val)
 			if !slices.Contains([]audit.Level{audit.Debug, audit.Info, audit.Warning, audit.Error}, q.Level) {
@@ -94,7 +100,7 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 			}
 		default:
 			return q, false, capability.Errorf(capability.CodeInvalidInput, "audit.query",
-				"%q is not a filter; use ext, event, session, user, run, cap, level, since, until, success, denied, before or limit", key)
+				"%q is not a filter; use ext, event, session, user, run, cap, provider, parent, approval, level, since, until, success, denied, before or limit", key)
 		}
 	}
 	return q, denied, nil

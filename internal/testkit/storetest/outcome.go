@@ -118,7 +118,8 @@ func indexFinds(t *testing.T, s Stores) {
 		e := audit.Entry{
 			Seq: uint64(i + 1), Segment: 1, Offset: int64(100 * i), Length: 99, Time: day(i), Level: audit.Info, Event: audit.CapabilityExecuted,
 			Extension: fmt.Sprint("ext", i%3), Action: "fs.list", Capability: "c", Session: fmt.Sprint("s", i%4), User: "agent:a",
-			Run: fmt.Sprint("run", i), Success: &yes,
+			Run: fmt.Sprint("run", i), Success: &yes, Provider: fmt.Sprint("p", i%2), Parent: fmt.Sprint("tsk_", i%7),
+			Approval: fmt.Sprint("apr_", i%9),
 		}
 		switch i % 5 {
 		case 1:
@@ -138,6 +139,8 @@ func indexFinds(t *testing.T, s Stores) {
 		{Session: "s2", Before: 30},
 		{User: "x"},
 		{Run: "run7"},
+		{Provider: "p1", Parent: "tsk_3"},
+		{Approval: "apr_8"},
 		{Capability: "fs.list", Limit: 2},
 		{Capability: "c", Level: audit.Warning},
 		{Level: audit.Info},
