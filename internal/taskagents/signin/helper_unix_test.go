@@ -135,7 +135,7 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 		"a token in its last words": {
 			"echo 'bad token sk-ant-api03-" + strings.Repeat("a", 60) + "'; exit 1", "bad token", false,
 		},
-		"the account from before does not count": {"exit 3", "nobody is logged in", true},
+		"the account from before does not count": {"exit 3", "without a login", true},
 	} {
 		h, dir := helper(t, tt.script)
 		if tt.before {

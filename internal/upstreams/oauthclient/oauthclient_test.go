@@ -143,7 +143,7 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		r.by.set(func() { r.by.tokens = nil }) // withdrawn before its time
 		r.works()
 		r.by.set(func() { r.by.tokens, r.by.refreshes = nil, map[string]bool{} })
-		r.fails(oauthclient.ReasonLogin, "needs a login it")
+		r.fails(oauthclient.ReasonLogin, "it needs a login")
 		if text := r.vault.Text(); strings.Contains(text, "access") {
 			t.Errorf(`what is of no use any more is kept: %s; want text without "access"`, text)
 		}
@@ -175,7 +175,7 @@ func TestALoginInTwoSteps(t *testing.T) {
 		}
 		r.silent(err)
 	}
-	r.fails(oauthclient.ReasonLogin, "somebody must log in")
+	r.fails(oauthclient.ReasonLogin, "needs a login")
 	_, query := begin()
 	foreign := url.Values{"code": query["code"], "state": {"made-up"}}
 	refused(foreign, "unknown_login")
@@ -298,7 +298,7 @@ func TestALoginWithMoreScopes(t *testing.T) {
 	r.open()
 	r.up.set(func() { r.up.more = "write" })
 	for range 5 { // waiting for a user costs no attempts
-		r.fails(oauthclient.ReasonLogin, "somebody must log in")
+		r.fails(oauthclient.ReasonLogin, "needs a login")
 	}
 	address, err := r.Begin(t.Context(), "http://127.0.0.1:7/callback")
 	if err != nil {

@@ -118,8 +118,8 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
 		rec.OAuth = &record.OAuth{ClientID: "me", ClientSecret: "key", Scopes: []string{"read"}}
 	})
-	if s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "log in") {
-		t.Fatalf(`%+v; want s.State = capability.StateUnauthorized, s.Reason with "log in"`, s)
+	if s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "a login") {
+		t.Fatalf(`%+v; want s.State = capability.StateUnauthorized, s.Reason with "a login"`, s)
 	}
 	step := func(step upstream.LoginStep) (upstream.LoginResult, error) {
 		return r.Login(t.Context(), admin(), "far", step)
@@ -164,10 +164,10 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	// What it takes back, a user has to give again; no call waits for it.
 	withdraw()
 	_, err = r.tool("echo", `{}`)
-	if e := capability.AsError(err); err == nil || !strings.Contains(e.Message+e.Hint, "log in") {
-		t.Errorf(`%+v; want an error, e.Message + e.Hint with "log in"`, err)
+	if e := capability.AsError(err); err == nil || !strings.Contains(e.Message+e.Hint, "a login") {
+		t.Errorf(`%+v; want an error, e.Message + e.Hint with "a login"`, err)
 	}
-	if s := r.List()[0]; s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "log in") {
+	if s := r.List()[0]; s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "a login") {
 		t.Errorf("after a call that needed a login the list has %s (%s), want %s with the reason", s.State, s.Reason,
 			capability.StateUnauthorized)
 	}
