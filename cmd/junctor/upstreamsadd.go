@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 // upstreamFlags holds the flags of "upstreams add".
 type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
+	openapi, secret string
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
 	a2a, sse, quarantine, trust, local, own        bool
@@ -30,10 +32,11 @@ func (a *app) upstreamsAddCommand() *cobra.Command {
 	var o upstreamFlags
 	c := &cobra.Command{
 		Use:   "add NAME [flags] [-- COMMAND ARG...]",
-		Short: "Add an MCP server or an A2A agent: all it declares, or nothing",
+		Short: "Add an MCP server, an API or an A2A agent: all it declares, or nothing",
 		Long: `Add an MCP server, a program or a URL, and offer its tools, prompts and resources;
-or, with --a2a, an A2A agent by the URL of its card, and offer each of its skills as
-a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
+or, with --openapi, an HTTP API by its OpenAPI document, and offer each operation as a
+tool; or, with --a2a, an A2A agent by the URL of its card, and offer each of its skills
+as a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
 
 What it declares now is shown to agents at once, because you add it; with --quarantine
 each definition waits for your approval first. What it changes later is held until you
@@ -51,6 +54,8 @@ named, never written: store them with junctor secrets set NAME.`,
 		Example: `  junctor mcp add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   junctor mcp add tracker --url https://mcp.example.org/mcp --bearer tracker-token
   junctor mcp add notes --url https://notes.example.org/mcp --oauth && junctor mcp login notes
+  junctor mcp add shop --openapi https://shop.example.org/openapi.json --secret shop-key
+  junctor mcp add store --openapi store.yaml --url https://api.example.org/v2
   junctor mcp add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
   junctor mcp add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
 		Args: cobra.MinimumNArgs(1),
@@ -65,6 +70,8 @@ named, never written: store them with junctor secrets set NAME.`,
 	f := c.Flags()
 	f.StringVar(&o.url, "url", "", "`URL` URL of the server, in place of a command")
 	f.BoolVar(&o.a2a, "a2a", false, "the URL is that of an A2A agent's card")
+	f.StringVar(&o.openapi, "openapi", "", "`DOCUMENT` URL or file of the OpenAPI document of an API; --url is then the API, if it is elsewhere")
+	f.StringVar(&o.secret, "secret", "", "`SECRET` secret for the security scheme that the OpenAPI document declares")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` file with public keys (JWK or JWKS), one of which must have signed the agent's card (repeatable)")
 	f.BoolVar(&o.sse, "sse", false, "the URL speaks the older HTTP+SSE transport")
 	f.BoolVar(&o.local, "local", false, "the URL may lead to this machine or its network, over plain http too")
@@ -110,7 +117,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 		body["command"] = args[1:]
 	}
 	for name, text := range map[string]string{
-		"url": o.url, "bearer_secret": o.bearer, "isolation": o.isolation, "changed_pin": o.changed, "sampling": o.sampling,
+		"url": o.url, "api_secret": o.secret, "bearer_secret": o.bearer, "isolation": o.isolation, "changed_pin": o.changed, "sampling": o.sampling,
 	} {
 		setText(body, name, text)
 	}
@@ -138,6 +145,11 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	}
 	if o.a2a {
 		body["kind"] = "a2a"
+	}
+	if o.openapi != "" {
+		if err := o.api(body); err != nil {
+			return nil, err
+		}
 	}
 	if len(o.keys) > 0 {
 		keys, err := keysOf(o.keys)
@@ -178,6 +190,22 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 		body["roots"] = roots
 	}
 	return body, nil
+}
+
+// api adds the document of an API to the body.
+func (o *upstreamFlags) api(body map[string]any) error {
+	body["kind"], body["document"] = "openapi", o.openapi
+	if strings.HasPrefix(o.openapi, "https://") || strings.HasPrefix(o.openapi, "http://") {
+		setText(body, "url", cmp.Or(o.url, o.openapi))
+		return nil
+	}
+	if o.url == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "", "a document in a file does not prove whose API it describes").
+			With("", "add the address of the API: --url https://api.example.org")
+	}
+	path, err := filepath.Abs(o.openapi) // the server may have another working directory
+	body["document"] = path
+	return err
 }
 
 // keysOf returns the public keys in files with a JWK or JWKS.

@@ -3,19 +3,29 @@ package upstreams
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/upstreams/a2a"
+	"github.com/junctor-run/junctor/internal/upstreams/openapi"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// dial returns a client for the record's kind, MCP or A2A. It does not connect.
+// dial returns a client for the record's kind. It does not connect.
 func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
-	if cfg.Kind != record.KindA2A {
+	switch cfg.Kind {
+	case record.KindMCP:
 		return upstream.DialMCP(cfg)
+	case record.KindOpenAPI:
+		api, err := openapi.New(openapi.Config{
+			Name: cfg.Name, Document: cfg.Document, Base: cfg.URL, Local: cfg.Local, HTTP: cfg.HTTP, Fetch: cfg.Fetch, Header: cfg.Header,
+			Secret: cfg.Secret,
+		})
+		return &apiClient{API: api}, err
 	}
 	in := a2a.Config{Name: cfg.Name, Card: cfg.URL, Header: cfg.Header, Local: cfg.Local, Down: cfg.Down}
 	for _, key := range cfg.Keys {
@@ -65,15 +75,86 @@ func (c *agentClient) Call(ctx context.Context, r upstream.Request) (json.RawMes
 	if r.Method != "tools/call" {
 		return nil, capability.Errorf(capability.CodeUnavailable, "upstream", "an A2A agent has no %s", r.Method).With("not_supported", "")
 	}
-	var params struct {
-		Arguments jsonx.Raw `json:"arguments"`
-	}
-	if err := jsonx.Unmarshal(r.Params, &params); err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "upstream", "the input is not that of an agent", err)
+	arguments, err := argumentsOf(r.Params)
+	if err != nil {
+		return nil, err
 	}
 	result, _, err := c.Agent.Call(ctx, a2a.Request{
-		Definition: r.Definition, Arguments: json.RawMessage(params.Arguments), Idle: r.Idle, Progress: r.Progress, Ask: r.Ask, Keep: r.Keep,
+		Definition: r.Definition, Arguments: arguments, Idle: r.Idle, Progress: r.Progress, Ask: r.Ask, Keep: r.Keep,
 		Resume: r.Resume,
 	})
 	return result, err
+}
+
+// documentTTL is how long the operations of an OpenAPI document are listed before it is read again.
+const documentTTL = time.Hour
+
+// apiClient adapts an API to upstream.Client. Its operations are tools.
+type apiClient struct {
+	*openapi.API
+	fresh atomic.Pointer[openapi.Info] // what Connect read, for the list that follows
+}
+
+// Connect implements upstream.Client.
+func (c *apiClient) Connect(ctx context.Context) (upstream.Server, error) {
+	info, err := c.Load(ctx)
+	if err != nil {
+		return upstream.Server{}, err
+	}
+	c.fresh.Store(&info)
+	return upstream.Server{Version: info.OpenAPI, Name: info.Title, Release: info.Version}, nil
+}
+
+// Has implements upstream.Client.
+func (c *apiClient) Has(feature string) bool { return feature == "tools" }
+
+// Stderr implements upstream.Client.
+func (c *apiClient) Stderr() string { return "" }
+
+// Close implements upstream.Client.
+func (c *apiClient) Close() error { return nil }
+
+// List implements upstream.Client.
+func (c *apiClient) List(ctx context.Context, _ ingest.Kind, each func(json.RawMessage) error) (upstream.Page, error) {
+	info := c.fresh.Swap(nil)
+	if info == nil {
+		read, err := c.Load(ctx)
+		if err != nil {
+			return upstream.Page{}, err
+		}
+		info = &read
+	}
+	for _, d := range info.Definitions {
+		if err := each(d); err != nil {
+			return upstream.Page{}, err
+		}
+	}
+	return upstream.Page{TTL: documentTTL}, nil
+}
+
+// Call implements upstream.Client.
+func (c *apiClient) Call(ctx context.Context, r upstream.Request) (json.RawMessage, error) {
+	if r.Method != "tools/call" {
+		return nil, capability.Errorf(capability.CodeUnavailable, "upstream", "an API has no %s", r.Method).With("not_supported", "")
+	}
+	arguments, err := argumentsOf(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	if r.Idle > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.Idle)
+		defer cancel()
+	}
+	return c.API.Call(ctx, r.Definition, arguments)
+}
+
+func argumentsOf(params json.RawMessage) (json.RawMessage, error) {
+	var in struct {
+		Arguments jsonx.Raw `json:"arguments"`
+	}
+	if err := jsonx.Unmarshal(params, &in); err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "upstream", "the input is not an object with arguments", err)
+	}
+	return json.RawMessage(in.Arguments), nil
 }

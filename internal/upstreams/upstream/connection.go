@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,19 @@ func (u *upstream) dial(key string) (*conn, error) {
 	if rec.URL != "" {
 		cfg.HTTP = u.http
 		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
+		if cfg.Document = rec.Document; cfg.Document != "" {
+			anywhere, err := guarded(rec, "")
+			if err != nil {
+				return nil, err
+			}
+			cfg.Fetch = &http.Client{Transport: anywhere}
+			cfg.Secret = func() (string, error) {
+				if rec.APISecret == "" {
+					return "", nil
+				}
+				return u.secret("", rec.APISecret)
+			}
+		}
 	} else {
 		c.output = &outputWriter{log: u.log, mask: mask}
 		cfg.Errors, cfg.Unreadable = c.output, c.output.unreadable

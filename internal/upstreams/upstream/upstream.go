@@ -85,7 +85,7 @@ type Client interface {
 // client and must not block.
 type ClientConfig struct {
 	Name    string
-	Kind    string            // of the record: mcp or a2a
+	Kind    string            // of the record: mcp, a2a or openapi
 	Keys    []json.RawMessage // keys of which one must have signed the card
 	Local   bool              // the upstream may be on this machine or its network
 	Command []string
@@ -103,6 +103,11 @@ type ClientConfig struct {
 	SSE      bool
 	HTTP     *http.Client
 	Header   func(context.Context) (http.Header, error)
+	// Document, Fetch and Secret are those of an API: its OpenAPI document, the client for a
+	// document on another host than URL, and the secret for its security scheme or "".
+	Document string
+	Fetch    *http.Client
+	Secret   func() (string, error)
 	Roots    []string
 	Sampling bool
 	Changed  func(ingest.Kind)

@@ -21,8 +21,9 @@ import (
 
 // The values of a record's fields.
 const (
-	KindMCP = "mcp"
-	KindA2A = "a2a"
+	KindMCP     = "mcp"
+	KindA2A     = "a2a"
+	KindOpenAPI = "openapi"
 
 	Shared        = "shared"         // one connection for all principals
 	PerPrincipal  = "principal"      // one for each principal
@@ -50,10 +51,15 @@ const (
 // never their values.
 type Record struct {
 	Name    string   `json:"name"`
-	Kind    string   `json:"kind,omitempty"` // mcp (default) or a2a
+	Kind    string   `json:"kind,omitempty"` // mcp (default), a2a or openapi
 	Command []string `json:"command,omitempty"`
 	Dir     string   `json:"dir,omitempty"` // "": a folder of its own in the home
 	URL     string   `json:"url,omitempty"`
+	// Document is the URL or absolute path of the OpenAPI document of an API. URL is then the
+	// address of the API; by default it is Document, for a document on the server of its API.
+	// APISecret is the secret for the security scheme that the document declares.
+	Document  string `json:"document,omitempty"`
+	APISecret string `json:"api_secret,omitempty"`
 	SSE     bool     `json:"sse,omitempty"` // the transport of 2024-11-05
 	// Env adds variables to the environment of a program, EnvSecrets variables whose values are
 	// secrets; likewise Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
@@ -131,7 +137,7 @@ func (r *Record) Check() error {
 		value  *string
 		values []string // the first is the default
 	}{
-		{"kind", &r.Kind, []string{KindMCP, KindA2A}},
+		{"kind", &r.Kind, []string{KindMCP, KindA2A, KindOpenAPI}},
 		{"isolation", &r.Isolation, []string{Shared, PerPrincipal, ClientSession}},
 		{"trust", &r.Trust, []string{Trusted, Untrusted}},
 		{"sampling", &r.Sampling, []string{Deny, Forward}},
@@ -278,19 +284,25 @@ func (r *Record) CheckVariables() error {
 	return nil
 }
 
-// checkAgent returns an error for fields that only the other kind of upstream has.
+// checkAgent returns an error for fields that only another kind of upstream has.
 func (r *Record) checkAgent() error {
 	switch {
 	case r.Kind != KindA2A && len(r.Keys) > 0:
 		return fmt.Errorf("keys are for A2A agents: servers of MCP sign nothing")
-	case r.Kind != KindA2A:
+	case r.Kind != KindOpenAPI && r.Document+r.APISecret != "":
+		return fmt.Errorf("a document and its secret are for APIs: the kind is openapi")
+	case r.Kind == KindMCP:
 		return nil
-	case r.URL == "":
+	case r.Kind == KindA2A && r.URL == "":
 		return fmt.Errorf("an A2A agent is added by the URL of its card")
 	case r.SSE || r.Sampling != Deny || len(r.Roots) > 0:
-		return fmt.Errorf("SSE, sampling and roots are for servers of MCP, not for A2A agents")
+		return fmt.Errorf("SSE, sampling and roots are for servers of MCP only")
 	case r.Isolation != Shared:
-		return fmt.Errorf("an A2A agent has no connections to keep apart: its isolation is shared")
+		return fmt.Errorf("only servers of MCP have connections to keep apart: the isolation is shared")
+	case r.Kind == KindOpenAPI && (r.Document == "" || len(r.Document) > maxText):
+		return fmt.Errorf("an API is added by the URL or the absolute path of its OpenAPI document")
+	case r.APISecret != "" && !secretGrammar.MatchString(r.APISecret):
+		return fmt.Errorf("%.40q is not a name of a secret", r.APISecret)
 	case len(r.Keys) > maxKeys:
 		return fmt.Errorf("there are more than %d keys", maxKeys)
 	}
@@ -304,8 +316,10 @@ func (r *Record) Secrets() (names []string) {
 			names = append(names, name)
 		}
 	}
-	if r.BearerSecret != "" {
-		names = append(names, r.BearerSecret)
+	for _, name := range []string{r.BearerSecret, r.APISecret} {
+		if name != "" {
+			names = append(names, name)
+		}
 	}
 	if r.OAuth != nil && r.OAuth.ClientSecret != "" {
 		names = append(names, r.OAuth.ClientSecret)
