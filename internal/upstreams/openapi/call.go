@@ -94,7 +94,7 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 	}
 	if len(body) > maxAnswer {
 		return nil, capability.Errorf(capability.CodeFailed, "upstream", "the answer is larger than 8 MiB").
-			With("result_too_large", "ask for less: many APIs have a parameter for the size of a page")
+			With("too_large", "ask for less: many APIs have a parameter for the size of a page")
 	}
 	return p.result(resp, body)
 }
@@ -431,5 +431,6 @@ func unreached(what string, err error) error {
 	if of := new(net.OpError); errors.As(err, &of) && of.Op == "dial" {
 		code = capability.CodeUnavailable
 	}
-	return capability.Wrap(code, "upstream", what, err).With(capability.ReasonConnectionFailed, "check that the API is up, then look before you repeat a write")
+	return capability.Wrap(code, "upstream", what, err).With(capability.ReasonConnectionFailed,
+		"check that the API is up, then look before you repeat a write")
 }

@@ -235,7 +235,7 @@ func (t *tools) definitions() ([]json.RawMessage, error) {
 	for _, o := range all {
 		name := o.name()
 		if wanted[strings.ToLower(name)] > 1 || len(name) > maxName { // in every document, whatever the order
-			name = text.ShortenBytes(name, maxName-9) + "_" + digest(o.method+" "+o.path)
+			name = name[:min(len(name), maxName-9)] + "_" + digest(o.method+" "+o.path)
 		}
 		d, err := t.definition(name, o)
 		if err != nil {
@@ -328,7 +328,8 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 	if o.op.Deprecated {
 		lines = append([]string{"Deprecated."}, lines...)
 	}
-	d.Description = text.ShortenBytes(strings.TrimSpace(strings.Join(slices.DeleteFunc(lines, func(s string) bool { return s == "" }), "\n")), 4<<10)
+	lines = slices.DeleteFunc(lines, func(s string) bool { return s == "" })
+	d.Description = text.ShortenBytes(strings.TrimSpace(strings.Join(lines, "\n")), 4<<10)
 	read := o.method == http.MethodGet || o.method == http.MethodHead
 	d.Annotations = map[string]bool{
 		"readOnlyHint": read, "destructiveHint": o.method == http.MethodDelete, "openWorldHint": true,
@@ -361,7 +362,8 @@ func parametersOf(o operation) (out []*openapi3.Parameter) {
 				continue
 			}
 			p := ref.Value
-			if p.In == "header" && slices.Contains([]string{"accept", "content-type", "authorization", "host", "content-length", "cookie"}, strings.ToLower(p.Name)) {
+			own := []string{"accept", "content-type", "authorization", "host", "content-length", "cookie"}
+			if p.In == "header" && slices.Contains(own, strings.ToLower(p.Name)) {
 				continue
 			}
 			byPlace[p.In+" "+p.Name] = p

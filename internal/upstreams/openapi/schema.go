@@ -81,7 +81,8 @@ func (s *schemas) convert(v any, depth int, refs *[]string) any {
 	}
 	for key, value := range m {
 		switch key {
-		case "example", "examples", "xml", "externalDocs", "discriminator", "deprecated", "$schema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor":
+		case "example", "examples", "xml", "externalDocs", "discriminator", "deprecated",
+			"$schema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor":
 			delete(m, key)
 		case "enum", "const", "default", "required", "type", "dependentRequired":
 		case "properties", "patternProperties", "$defs", "dependentSchemas":

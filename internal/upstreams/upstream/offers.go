@@ -46,7 +46,7 @@ func (r *Registry) Offering(ctx context.Context, by Caller, uri string) (modules
 		c.busy++
 		u.mu.Unlock()
 		if u.offered(ctx, c, uri) {
-			modules = append(modules, extensionID(u.record.Kind, u.record.Name))
+			modules = append(modules, extensionID(u.record.Origin(), u.record.Name))
 		}
 		u.release(c)
 	}

@@ -112,7 +112,7 @@ func (u *upstream) publish() {
 	}
 }
 
-func (u *upstream) source() string { return u.record.Kind + "/" + u.record.Name }
+func (u *upstream) source() string { return u.record.Origin() + "/" + u.record.Name }
 
 // batch returns the visible definitions as one module, and replaces the view. The ids of
 // contributions are computed from all listed definitions, including hidden ones, so that
@@ -121,10 +121,10 @@ func (u *upstream) batch() capability.Batch {
 	u.mu.Lock()
 	state, server, current := u.state, u.server, u.current
 	u.mu.Unlock()
-	ext := extensionID(u.record.Kind, u.record.Name)
+	ext := extensionID(u.record.Origin(), u.record.Name)
 	b := capability.Batch{Source: u.source(), Providers: []capability.Provider{u.provider()}}
 	m := capability.Module{
-		Extension: ext, ID: ext, Name: u.record.Name, Label: u.record.Name, Version: cleanText(server.Release, 64), Origin: u.record.Kind,
+		Extension: ext, ID: ext, Name: u.record.Name, Label: u.record.Name, Version: cleanText(server.Release, 64), Origin: u.record.Origin(),
 	}
 	v := &view{bindings: make(map[capability.Member]*binding)}
 	ids := u.contributionIDs()
@@ -267,7 +267,7 @@ func (u *upstream) timeout() time.Duration {
 
 func (u *upstream) telemetry() map[string]string {
 	name := u.record.Name
-	return map[string]string{"source": u.record.Kind, "upstream": name[:min(len(name), 64)]}
+	return map[string]string{"source": u.record.Origin(), "upstream": name[:min(len(name), 64)]}
 }
 
 // cleanText returns untrusted text as one line for display.

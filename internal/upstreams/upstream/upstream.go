@@ -302,7 +302,7 @@ func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record
 		return
 	}
 	rec := audit.Record{
-		Event: ev, Logger: "upstream", Extension: extensionID(of.Kind, of.Name), Runner: of.Kind, User: by.ID, Success: success,
+		Event: ev, Logger: "upstream", Extension: extensionID(of.Origin(), of.Name), Runner: of.Origin(), User: by.ID, Success: success,
 		Metadata: audit.Metadata{
 			Principal: audit.Principal{ID: by.ID, Role: by.Role},
 			Attrs:     append([]audit.Attr{{Key: "upstream", Value: of.Name}}, attrs...),

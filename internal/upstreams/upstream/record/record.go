@@ -331,6 +331,15 @@ func (r *Record) Secrets() (names []string) {
 	return slices.Compact(names)
 }
 
+// Origin returns the name that the upstream's module and tools have in the catalog and in policies:
+// mcp for an API too, because its operations are tools like those of an MCP server.
+func (r *Record) Origin() string {
+	if r.Kind == KindOpenAPI {
+		return KindMCP
+	}
+	return r.Kind
+}
+
 // Idle returns how long a call may run without progress.
 func (r *Record) Idle() time.Duration {
 	if r.IdleTimeoutMS > 0 {
