@@ -21,10 +21,10 @@ components:
 security: [{key: []}]
 paths:
   /items/{id}:
-    get: {operationId: getItem, parameters: [{name: id, in: path, required: true, schema: {type: integer}}], responses: {'200': {description: ok}}}
+    parameters: [{name: id, in: path, required: true, schema: {type: integer}}]
+    get: {operationId: getItem, responses: {'200': {description: ok}}}
     put:
       operationId: putItem
-      parameters: [{name: id, in: path, required: true, schema: {type: integer}}]
       requestBody: {required: true, content: {application/json: {schema: {$ref: '#/components/schemas/Item'}}}}
       responses: {'200': {description: ok}}
 `
@@ -55,7 +55,8 @@ func TestAnAPIIsAddedByItsDocumentAndGoverned(t *testing.T) {
 	if out, err := secret.CombinedOutput(); err != nil {
 		t.Fatalf("secrets set: got %v: %s, want no error", err, out)
 	}
-	shown := h.run(t, "mcp", "add", "shop", "--openapi", document, "--url", api.URL+"/v2", "--local", "--secret", "shop-key", "--trust-hints=yes")
+	shown := h.run(t, "mcp", "add", "shop", "--openapi", document, "--url", api.URL+"/v2", "--local", "--secret", "shop-key",
+		"--trust-hints=yes")
 	shown += h.run(t, "mcp", "show", "shop", "--json") + h.run(t, "mcp", "list")
 	if !strings.Contains(shown, "shop/getItem") || strings.Contains(shown, "k3y") {
 		t.Errorf("add, show and list: got %s, want the tools, and the secret not", shown)
@@ -98,10 +99,11 @@ func TestAnAPIIsAddedByItsDocumentAndGoverned(t *testing.T) {
 		t.Errorf("an approved change: got %s, %v and the request %v; want GET /v2/others/7", out, err, last.Load())
 	}
 	write("openapi: 2")
-	if out, err := h.command(t, "mcp", "restart", "shop").CombinedOutput(); err == nil || !strings.Contains(string(out), "OpenAPI document cannot be used") {
-		t.Errorf("a broken document: got %s, %v; want an error about the document", out, err)
-	}
-	if out, err := h.command(t, "mcp", "add", "other", "--openapi", document).CombinedOutput(); err == nil || !strings.Contains(string(out), "--url") {
-		t.Errorf("a file without an address: got %s, %v; want an error that names --url", out, err)
+	for want, args := range map[string][]string{
+		"OpenAPI document cannot be used": {"restart", "shop"}, "--url": {"add", "other", "--openapi", document},
+	} {
+		if out, err := h.command(t, append([]string{"mcp"}, args...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("mcp %v with a broken document: got %s, %v; want an error with %q", args, out, err, want)
+		}
 	}
 }

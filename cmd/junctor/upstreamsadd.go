@@ -17,7 +17,7 @@ import (
 // upstreamFlags holds the flags of "upstreams add".
 type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
-	openapi, secret string
+	openapi, secret                                string
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
 	a2a, sse, quarantine, trust, local, own        bool
@@ -117,7 +117,8 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 		body["command"] = args[1:]
 	}
 	for name, text := range map[string]string{
-		"url": o.url, "api_secret": o.secret, "bearer_secret": o.bearer, "isolation": o.isolation, "changed_pin": o.changed, "sampling": o.sampling,
+		"url": o.url, "api_secret": o.secret, "bearer_secret": o.bearer,
+		"isolation": o.isolation, "changed_pin": o.changed, "sampling": o.sampling,
 	} {
 		setText(body, name, text)
 	}

@@ -58,9 +58,7 @@ func bodyKind(mediaType string) int {
 // as an MCP result. An error status is a result with isError.
 func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (json.RawMessage, error) {
 	var d struct {
-		Meta struct {
-			HTTP plan `json:"junctor.run/http"`
-		} `json:"_meta"`
+		Meta meta `json:"_meta"`
 	}
 	if err := jsonx.Unmarshal(definition, &d); err != nil || d.Meta.HTTP.Method == "" {
 		return nil, capability.Wrap(capability.CodeFailed, "upstream", "the definition has no plan of a request", err).With("upstream_error", "")

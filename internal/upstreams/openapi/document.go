@@ -1,4 +1,4 @@
-// Package openapi calls the operations of an HTTP API that an OpenAPI 3.0 or 3.1 document
+// Package openapi calls the operations of an HTTP API that an OpenAPI document of version 3
 // describes. Each operation is a tool. Its definition holds the whole plan of the request, so
 // that an approved definition determines what is sent, and where.
 package openapi
@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // ReasonDocument is the reason of errors about a document that cannot be used.
@@ -45,7 +46,7 @@ type Config struct {
 	// HTTP sends calls; it connects to the host of Base only. Fetch reads a document of another host.
 	HTTP, Fetch *http.Client
 	// Header returns headers with credentials for Base, and Secret the secret for the security
-	// scheme of an operation, "" if there is none. They go to the origin of Base only.
+	// scheme of an operation, or "". They go to the origin of Base only.
 	Header func(context.Context) (http.Header, error)
 	Secret func() (string, error)
 }
@@ -286,16 +287,9 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// tool is the definition of an operation, in the form of an MCP tool.
-type tool struct {
-	Name        string          `json:"name"`
-	Title       string          `json:"title,omitempty"`
-	Description string          `json:"description"`
-	InputSchema any             `json:"inputSchema"`
-	Annotations map[string]bool `json:"annotations"`
-	Meta        struct {
-		HTTP plan `json:"junctor.run/http"`
-	} `json:"_meta"`
+// meta holds the plan in the definition of a tool.
+type meta struct {
+	HTTP plan `json:"junctor.run/http"`
 }
 
 // plan describes how a call becomes a request.
@@ -323,7 +317,7 @@ type security struct {
 }
 
 func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
-	d := tool{Name: name, Title: text.ShortenBytes(o.op.Summary, 200)}
+	d := mcpwire.Tool{Name: name, Title: text.ShortenBytes(o.op.Summary, 200)}
 	lines := []string{o.op.Summary, o.op.Description, o.method + " " + o.path}
 	if o.op.Deprecated {
 		lines = append([]string{"Deprecated."}, lines...)
@@ -336,7 +330,7 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 		"idempotentHint": read || o.method == http.MethodPut || o.method == http.MethodDelete,
 	}
 	in := &input{schemas: t.schemas, properties: make(map[string]any), defs: make(map[string]any)}
-	p := &d.Meta.HTTP
+	var p plan
 	p.Method, p.URL = o.method, strings.TrimSuffix(t.base.String(), "/")+"/"+strings.TrimPrefix(o.path, "/")
 	for _, par := range parametersOf(o) {
 		p.Parameters = append(p.Parameters, in.parameter(par))
@@ -345,7 +339,7 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 		p.Body = in.body(body.Value)
 	}
 	p.Security = t.security(o.op)
-	d.InputSchema = in.schema()
+	d.InputSchema, d.Meta = in.schema(), meta{p}
 	out, err := jsonx.Marshal(d)
 	if err != nil {
 		return nil, invalid("its operation "+o.method+" "+text.ShortenBytes(o.path, 100)+" cannot be written", err)

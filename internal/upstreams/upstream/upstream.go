@@ -98,11 +98,11 @@ type ClientConfig struct {
 	Errors     io.Writer
 	Unreadable func(line []byte)
 	// Start starts Command confined; if nil, it is started as this server's user.
-	Start    func(stdin, stdout, stderr *os.File) (mcpclient.Process, error)
-	URL      string
-	SSE      bool
-	HTTP     *http.Client
-	Header   func(context.Context) (http.Header, error)
+	Start  func(stdin, stdout, stderr *os.File) (mcpclient.Process, error)
+	URL    string
+	SSE    bool
+	HTTP   *http.Client
+	Header func(context.Context) (http.Header, error)
 	// Document, Fetch and Secret are those of an API: its OpenAPI document, the client for a
 	// document on another host than URL, and the secret for its security scheme or "".
 	Document string

@@ -60,7 +60,7 @@ type Record struct {
 	// APISecret is the secret for the security scheme that the document declares.
 	Document  string `json:"document,omitempty"`
 	APISecret string `json:"api_secret,omitempty"`
-	SSE     bool     `json:"sse,omitempty"` // the transport of 2024-11-05
+	SSE       bool   `json:"sse,omitempty"` // the transport of 2024-11-05
 	// Env adds variables to the environment of a program, EnvSecrets variables whose values are
 	// secrets; likewise Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
 	Env           map[string]string `json:"env,omitempty"`
