@@ -66,7 +66,8 @@ type Info struct {
 // New returns an API without contacting it. Errors: invalid_input.
 func New(cfg Config) (*API, error) {
 	u, err := url.Parse(cfg.Base)
-	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !cfg.Local) {
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" && cfg.Base != cfg.Document ||
+		u.Scheme != "https" && (u.Scheme != "http" || !cfg.Local) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "upstream",
 			"%.100q is not the address of an API: https, or http if it is local", cfg.Base)
 	}

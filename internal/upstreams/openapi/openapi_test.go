@@ -316,6 +316,18 @@ func TestDefinitionsHaveSchemasAndHints(t *testing.T) {
 	}
 }
 
+func TestAddressesOfAnAPI(t *testing.T) {
+	t.Parallel()
+	for base, ok := range map[string]bool{
+		"https://api.example.org/v2": true, "http://api.example.org": false, "https://u:p@api.example.org": false,
+		"https://api.example.org/?a=b": false, "ftp://api.example.org": false, "api.example.org": false, "": false,
+	} {
+		if _, err := openapi.New(openapi.Config{Document: "/api.yaml", Base: base, HTTP: http.DefaultClient}); (err == nil) != ok {
+			t.Errorf("New with %q: got %v, want an error: %v", base, err, !ok)
+		}
+	}
+}
+
 func TestNamesDoNotDependOnTheOrder(t *testing.T) {
 	t.Parallel()
 	paths := []string{
