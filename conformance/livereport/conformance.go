@@ -149,19 +149,19 @@ func (v *validator) results(n node) {
 	n.at("lifecycleResult").object().at("ok").isTrue()
 	n.at("eventResult").object().at("handled").isTrue()
 	e := n.at("evaluatorResult").object()
-	e.at("shouldRun").object()
+	e.at("shouldRun").object().at("shouldRun").boolean()
 	e.at("prepare").object()
 	e.at("prompt").object().at("prompt").text()
 	if p := e.at("process").object(); !p.has("result") {
 		fail(p.at("result").path, "is missing")
 	}
 	r := n.at("responseHandlerEvaluatorResult").object()
-	r.at("shouldRun").object()
+	r.at("shouldRun").object().at("shouldRun").boolean()
 	if p := r.at("evaluate").object(); !p.has("patch") {
 		fail(p.at("patch").path, "is missing")
 	}
 	f := n.at("responseHandlerFieldEvaluatorResult").object()
-	f.at("shouldRun").object()
+	f.at("shouldRun").object().at("shouldRun").boolean()
 	if p := f.at("parse").object(); !p.has("value") && !p.has("softFail") {
 		fail(p.path, "needs value or softFail")
 	}

@@ -175,6 +175,12 @@ func (n node) isTrue() {
 	}
 }
 
+func (n node) boolean() {
+	if _, ok := n.value.(bool); !ok {
+		fail(n.path, "must be true or false")
+	}
+}
+
 func (n node) integer(least int64) int64 {
 	f, ok := n.value.(float64)
 	if !ok || f != float64(int64(f)) || int64(f) < least {
