@@ -59,8 +59,10 @@ type FieldEvaluator struct {
 	Handle func(ctx context.Context, c FieldCall) (FieldEffect, error) `json:"-"`
 }
 
-// FieldCall is the input of a field evaluator. Context is a JSON object, Value the model's
-// value (nil in ShouldRun), Parsed the object that Parse returned, or nil.
+// FieldCall is the input of a field evaluator. Context is a JSON object, and Value the model's
+// value of the field, nil in ShouldRun. Handle reads Value, which Parse may not have seen: elizaOS
+// does not wait for the Parse of an endpoint. Parsed is what the caller has besides: for elizaOS the
+// model's whole answer, for junctor the object that Parse returned, or nil.
 type FieldCall struct {
 	Context, Value, Parsed json.RawMessage
 }

@@ -241,12 +241,9 @@ func (c *clock) timeField() host.FieldEvaluator {
 			return q, err == nil && q.From != "" && q.To != "", nil // a model may say anything
 		},
 		Handle: func(_ context.Context, call host.FieldCall) (host.FieldEffect, error) {
-			if call.Parsed == nil {
+			q, err := read[question](call.Value) // Parse may not have been waited for
+			if err != nil || q.From == "" || q.To == "" {
 				return host.FieldEffect{Debug: []string{"no time to convert"}}, nil
-			}
-			q, err := read[question](call.Parsed)
-			if err != nil {
-				return host.FieldEffect{}, err
 			}
 			done, err := c.convert(q.Time, q.From, q.To)
 			return host.FieldEffect{Patch: object{"time": done}}, err

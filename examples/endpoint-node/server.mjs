@@ -119,8 +119,9 @@ const methods = {
   },
   "plugin.responseHandlerFieldEvaluator.handle": (p) => {
     named(p.field, manifest.responseHandlerFieldEvaluators, "name");
-    if (!p.parsed) return { effect: { debug: ["nothing to convert"] } };
-    return { effect: { patch: { result: convert(p.parsed) } } };
+    const v = p.value; // parsed is the model's whole answer where elizaOS calls
+    if (typeof v?.value !== "number" || !v.from || !v.to) return { effect: { debug: ["nothing to convert"] } };
+    return { effect: { patch: { result: convert(v) } } };
   },
   "plugin.lifecycle.call": (p) => {
     if (!manifest.lifecycle.hooks.includes(p.hook)) throw unavailable(`no hook ${p.hook}`);

@@ -178,9 +178,10 @@ def field_evaluator(phase):
             if isinstance(value, dict) and isinstance(value.get("text"), str):
                 return {"value": {"text": value["text"]}}
             return {"softFail": True}
-        if "parsed" not in p:
+        value = p.get("value")  # "parsed" is the model's whole answer where elizaOS calls
+        if not isinstance(value, dict) or not isinstance(value.get("text"), str):
             return {"effect": {"debug": ["nothing to count"]}}
-        return {"effect": {"patch": {"count": count(p["parsed"].get("text", ""))}}}
+        return {"effect": {"patch": {"count": count(value["text"])}}}
     return run
 
 

@@ -25,10 +25,7 @@ type messageContext struct {
 		} `json:"message"`
 		AvailableContexts []any `json:"availableContexts"`
 	} `json:"context"`
-	Value  any `json:"value"`
-	Parsed *struct {
-		Level string `json:"level"`
-	} `json:"parsed"`
+	Value any `json:"value"`
 }
 
 func (m messageContext) text() string {
@@ -66,9 +63,12 @@ func urgencyShouldRun(_ context.Context, p messageContext) (any, error) {
 	return object{"shouldRun": strings.TrimSpace(p.text()) != ""}, nil
 }
 
-// level reads an urgency from a word or from a number between 0 and 10.
+// level reads an urgency from a word, a number between 0 and 10, or what urgencyParse returned.
 func level(value any) (string, bool) {
 	switch v := value.(type) {
+	case map[string]any:
+		l, _ := v["level"].(string)
+		return level(l)
 	case string:
 		l := strings.ToLower(strings.TrimSpace(v))
 		return l, slices.Contains([]string{"none", "low", "normal", "high"}, l)
@@ -97,12 +97,7 @@ func urgencyParse(_ context.Context, p messageContext) (any, error) {
 }
 
 func urgencyHandle(_ context.Context, p messageContext) (any, error) {
-	l, ok := "", false
-	if p.Parsed != nil {
-		l, ok = level(p.Parsed.Level)
-	} else {
-		l, ok = level(p.Value)
-	}
+	l, ok := level(p.Value) // parsed is the model's whole answer where elizaOS calls
 	if !ok {
 		return object{"effect": object{"debug": []string{"urgency: the value was not understood"}}}, nil
 	}

@@ -84,6 +84,18 @@ func TestFieldEvaluatorUnderstandsOrFailsSoftly(t *testing.T) {
 	}
 }
 
+// elizaOS passes the model's whole answer as parsed, and does not wait for the parse of an endpoint.
+func TestFieldEvaluatorHandlesTheValueAndNotTheWholeAnswer(t *testing.T) {
+	r := start(t)
+	for _, value := range []string{`"high"`, `9`, `{"level":"high"}`} {
+		out := r.call("plugin.responseHandlerFieldEvaluator.handle", deviceID,
+			`"field":"urgency","value":`+value+`,"parsed":{"urgency":`+value+`,"level":"low"}`)
+		if got := at(out, "effect.patch.urgency"); got != "high" {
+			t.Errorf("handle of %s: got %v, want high", value, got)
+		}
+	}
+}
+
 func TestNotesOverRoutesActionsAndEvaluator(t *testing.T) {
 	r := start(t)
 	route := func(members string) (float64, any) {
