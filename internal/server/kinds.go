@@ -38,6 +38,7 @@ func (s *Server) sources() []capability.Source {
 		s.endpoints.Source(),
 		s.upstreams.Source(),
 		s.nodes.Source(),
+		s.chat.Source(),
 	}
 }
 

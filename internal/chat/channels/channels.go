@@ -36,6 +36,8 @@ type Kind struct {
 	Rate              rate.Limit
 	Pause, GroupPause time.Duration
 	NeedsURL          bool // an account does not work without one
+	// Group reports whether a conversation has several people.
+	Group func(conversation string) bool
 	// Open returns the channel of an account. It does not connect.
 	Open func(Settings) (Channel, error)
 }
@@ -167,7 +169,6 @@ type Op struct {
 	Verb         Verb
 	Key          string // unique for the account
 	Conversation string
-	Group        bool     `json:",omitzero"`
 	Thread       string   `json:",omitzero"`
 	Message      string   `json:",omitzero"` // that is changed, or answered by a send
 	Text         string   `json:",omitzero"`

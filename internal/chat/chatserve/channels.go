@@ -1,0 +1,169 @@
+package chatserve
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/channels"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+)
+
+// Channels manages the accounts of chat services; [channels.Hub] implements it.
+type Channels interface {
+	List(ctx context.Context) ([]channels.Status, error)
+	Get(ctx context.Context, r channels.Ref) (channels.Status, error)
+	Add(ctx context.Context, by capability.Principal, a channels.Account) (channels.Status, error)
+	Remove(ctx context.Context, by capability.Principal, r channels.Ref) error
+	Pair(ctx context.Context, by capability.Principal, r channels.Ref, role capability.Role, name, user string) (channels.Pairing, error)
+	Unpair(ctx context.Context, by capability.Principal, r channels.Ref, user string) error
+	Hook(ctx context.Context, r channels.Ref, header http.Header, body []byte) error
+}
+
+func (s *Surface) channelRoutes(mux *http.ServeMux) {
+	const base = "/api/v1/channels"
+	operator := func(h httpapi.Handler) http.Handler {
+		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
+	}
+	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+	mux.Handle("GET "+base, operator(s.listChannels))
+	mux.Handle("POST "+base, admin(s.addChannel))
+	mux.Handle("GET "+base+"/{kind}/{account}", operator(s.showChannel))
+	mux.Handle("DELETE "+base+"/{kind}/{account}", admin(s.removeChannel))
+	mux.Handle("POST "+base+"/{kind}/{account}/people", operator(s.pair))
+	mux.Handle("DELETE "+base+"/{kind}/{account}/people/{user}", operator(s.unpair))
+	// The signature of the request is its credential.
+	mux.HandleFunc("POST "+base+"/{kind}/{account}/messages", func(w http.ResponseWriter, r *http.Request) {
+		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+		if err == nil {
+			err = s.Channels.Hook(r.Context(), refOf(r), r.Header, body)
+		}
+		if err != nil {
+			httpapi.WriteError(w, err)
+			return
+		}
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	})
+}
+
+func refOf(r *http.Request) channels.Ref {
+	return channels.Ref{Kind: r.PathValue("kind"), Account: r.PathValue("account")}
+}
+
+// channel is an account in responses.
+type channel struct {
+	Kind    string           `json:"kind"`
+	Account string           `json:"account"`
+	Gateway string           `json:"gateway"`
+	Name    string           `json:"name,omitempty"`
+	State   capability.State `json:"state,omitempty"` // empty: another server runs it
+	Reason  string           `json:"reason,omitempty"`
+	Since   time.Time        `json:"since,omitzero"`
+	Secret  string           `json:"secret"`
+	URL     string           `json:"url,omitempty"`
+	Greet   bool             `json:"greet"`
+	Verify  string           `json:"verify"` // code or off
+	Added   time.Time        `json:"added"`
+	People  []person         `json:"people"`
+}
+
+type person struct {
+	User      string          `json:"user"`
+	Name      string          `json:"name,omitempty"`
+	Principal string          `json:"principal"`
+	Role      capability.Role `json:"role"`
+	Paired    time.Time       `json:"paired"`
+}
+
+func personOf(p channels.Person) person {
+	return person{User: p.User, Name: p.Name, Principal: p.Principal, Role: p.Role, Paired: p.Paired}
+}
+
+func channelOf(s channels.Status) channel {
+	out := channel{
+		Kind: s.Kind, Account: s.Account.Account, Gateway: s.Gateway, Name: s.Name, State: s.State.State, Reason: s.State.Reason,
+		Since: s.State.Since, Secret: s.Secret, URL: s.URL, Greet: s.Greet, Verify: "code", Added: s.Added, People: []person{},
+	}
+	if s.NoVerify {
+		out.Verify = "off"
+	}
+	for _, p := range s.People {
+		out.People = append(out.People, personOf(p))
+	}
+	return out
+}
+
+func (s *Surface) listChannels(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Channels.List(r.Context())
+	out := make([]channel, len(list))
+	for i, one := range list {
+		out[i] = channelOf(one)
+	}
+	return answer(w, map[string]any{"channels": out}, err)
+}
+
+func (s *Surface) showChannel(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	one, err := s.Channels.Get(r.Context(), refOf(r))
+	return answer(w, channelOf(one), err)
+}
+
+func (s *Surface) addChannel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var in struct {
+		Kind    string `json:"kind"`
+		Account string `json:"account"`
+		Secret  string `json:"secret"`
+		URL     string `json:"url"`
+		Greet   bool   `json:"greet"`
+		Verify  string `json:"verify"`
+	}
+	if err := httpapi.Decode(w, r, &in); err != nil {
+		return err
+	}
+	if v := cmp.Or(in.Verify, "code"); v != "code" && v != "off" {
+		return capability.Errorf(capability.CodeInvalidInput, "channels.add", "%q is not a way of verifying; use code or off", v)
+	}
+	a := channels.Account{
+		Ref: channels.Ref{Kind: in.Kind, Account: in.Account}, Secret: in.Secret, URL: in.URL, Greet: in.Greet, NoVerify: in.Verify == "off",
+	}
+	added, err := s.Channels.Add(r.Context(), who, a)
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusCreated, channelOf(added))
+	return nil
+}
+
+func (s *Surface) removeChannel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	err := s.Channels.Remove(r.Context(), who, refOf(r))
+	return answer(w, map[string]any{"removed": refOf(r).String()}, err)
+}
+
+// pair makes a code, or pairs a user at once.
+func (s *Surface) pair(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var in struct {
+		Role capability.Role `json:"role"`
+		Name string          `json:"name"`
+		User string          `json:"user"`
+	}
+	if err := httpapi.Decode(w, r, &in); err != nil {
+		return err
+	}
+	p, err := s.Channels.Pair(r.Context(), who, refOf(r), in.Role, in.Name, in.User)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if p.Person != nil {
+		httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"person": personOf(*p.Person)})
+		return nil
+	}
+	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"code": p.Code, "expires": p.Expires})
+	return nil
+}
+
+func (s *Surface) unpair(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	err := s.Channels.Unpair(r.Context(), who, refOf(r), r.PathValue("user"))
+	return answer(w, map[string]any{"removed": r.PathValue("user")}, err)
+}
