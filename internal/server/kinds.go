@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/local/diff"
 	"github.com/junctor-run/junctor/internal/local/memory"
@@ -40,6 +42,14 @@ func (s *Server) sources() []capability.Source {
 		s.nodes.Source(),
 		s.chat.Source(),
 	}
+}
+
+// ownChannels returns the chat services for the catalog of what can be set up.
+func ownChannels() (list []declaration.Channel) {
+	for _, k := range chat.ChannelKinds() {
+		list = append(list, declaration.Channel{ID: k.Name, Label: k.Label, Blurb: k.Blurb, DocsPath: "docs/channels.md"})
+	}
+	return list
 }
 
 // coreFunctions returns the functions that junctor itself offers. A new one is one line here.

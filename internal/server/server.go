@@ -147,7 +147,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if s.extensions, err = extensions.New(ctx, extensions.Config{
 		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Version: s.version,
 		Model:    s.models.Small,
-		Builtins: engine.Builtins(),
+		Builtins: engine.Builtins(), Channels: ownChannels(),
 		Mode:     s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
 		Metrics: s.metrics,
 	}); err != nil {

@@ -28,7 +28,7 @@ func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 		return NotFound(r)
 	}
 	pieces := []string{op.Text}
-	if op.Verb == VerbSend {
+	if op.Verb == VerbSend && op.Text != "" {
 		pieces = Split(op.Text, c.kind.MaxText)
 	}
 	for i, piece := range pieces {

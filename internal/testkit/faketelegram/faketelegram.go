@@ -59,7 +59,7 @@ type Server struct {
 	messages map[int]*Message
 	acks     []string
 	faults   func(method string, n int) Fault
-	shuffle  func([]json.RawMessage)
+	shuffle  func([]json.RawMessage) []json.RawMessage
 	calls    map[string]int
 	changed  chan struct{}
 	polling  int
@@ -93,8 +93,9 @@ func (s *Server) Fail(f func(method string, n int) Fault) {
 	s.faults = f
 }
 
-// Shuffle sets a function that changes the batches of updates that are delivered.
-func (s *Server) Shuffle(f func([]json.RawMessage)) {
+// Shuffle sets a function that returns the batch that is delivered instead of one. It may reorder and
+// repeat updates, but loses none: the service counts those below the next offset as received.
+func (s *Server) Shuffle(f func([]json.RawMessage) []json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shuffle = f
@@ -320,7 +321,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, params map[string]
 			}
 		}
 		if s.shuffle != nil {
-			s.shuffle(list)
+			list = s.shuffle(list)
 		}
 		changed := s.changed
 		s.mu.Unlock()

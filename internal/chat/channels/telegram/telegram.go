@@ -4,6 +4,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -154,15 +156,10 @@ func (c *channel) Run(ctx context.Context, cursor string, connected func(string)
 		if err != nil {
 			return c.lost(err, token)
 		}
-		var list []channels.Update
+		list := make([]channels.Update, 0, len(raw))
+		slices.SortStableFunc(raw, func(a, b json.RawMessage) int { return cmp.Compare(idOf(a), idOf(b)) })
 		for _, one := range raw {
-			var id struct {
-				ID int64 `json:"update_id"`
-			}
-			if json.Unmarshal(one, &id) != nil {
-				continue
-			}
-			next = max(next, id.ID+1)
+			next = max(next, idOf(one)+1)
 			var u models.Update
 			if json.Unmarshal(one, &u) == nil { // one that we cannot read must not stop the others
 				if u, ok := convert(&u, me); ok {
@@ -177,6 +174,15 @@ func (c *channel) Run(ctx context.Context, cursor string, connected func(string)
 		}
 	}
 	return ctx.Err()
+}
+
+// idOf returns the id of an update, or 0.
+func idOf(update json.RawMessage) int64 {
+	var u struct {
+		ID int64 `json:"update_id"`
+	}
+	_ = json.Unmarshal(update, &u) // an update without an id has no place in the order
+	return u.ID
 }
 
 // lost returns why polling ended. For reading, a lost answer has no consequence.
