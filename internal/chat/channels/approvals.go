@@ -223,6 +223,10 @@ func outcome(a policy.Approval) string {
 func (h *Hub) pressed(ctx context.Context, c *connection, r Received, p Person, who capability.Principal) error {
 	u := r.Update
 	s, err := h.cfg.Store.ShownAs(ctx, c.account.Ref, u.Conversation, u.Message)
+	if capability.CodeOf(err) == capability.CodeNotFound { // a press may be faster than the record of the message
+		c.flushed(ctx, u.Conversation)
+		s, err = h.cfg.Store.ShownAs(ctx, c.account.Ref, u.Conversation, u.Message)
+	}
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return c.refuse(ctx, r, refusal("unknown_button", "this button belongs to no approval"))
 	}

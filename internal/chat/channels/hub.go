@@ -115,6 +115,9 @@ func New(ctx context.Context, cfg Config) (*Hub, error) {
 			cfg.Logger.Error("a channel cannot be opened", "channel", a.String(), "err", err)
 			continue
 		}
+		if c.left, err = h.unsent(ctx, a.Ref); err != nil {
+			return nil, err
+		}
 		h.accounts[a.Ref] = c
 	}
 	return h, nil
@@ -179,6 +182,14 @@ func (h *Hub) Run(ctx context.Context) {
 func (h *Hub) start(c *connection) {
 	ctx, cancel := context.WithCancel(h.running)
 	c.cancel, c.ended = cancel, make(chan struct{})
+	c.mu.Lock()
+	c.life = ctx
+	left := c.left
+	c.left = nil
+	c.mu.Unlock()
+	for _, s := range left {
+		c.enqueue(s)
+	}
 	h.work.Go(func() {
 		defer close(c.ended)
 		defer cancel()
@@ -356,6 +367,8 @@ type connection struct {
 
 	mu     sync.Mutex
 	name   string
+	life   context.Context //nolint:containedctx // of run; nil before it
+	left   []Send          // that wait for it
 	state  capability.Availability
 	ready  chan struct{} // closed while it is connected
 	unsent int
@@ -471,26 +484,19 @@ func (c *connection) connected(ctx context.Context) {
 	}
 }
 
-// recover continues what an earlier process left.
-func (c *connection) recover(ctx context.Context) error {
+// unsent returns the sends of an account that an earlier process left.
+func (h *Hub) unsent(ctx context.Context, r Ref) (list []Send, err error) {
 	for after := int64(0); ; {
-		list, err := c.hub.cfg.Store.Unsent(ctx, c.account.Ref, after, pageSize)
-		if err != nil {
-			return err
+		page, err := h.cfg.Store.Unsent(ctx, r, after, pageSize)
+		if list = append(list, page...); err != nil || len(page) < pageSize {
+			return list, err
 		}
-		for _, s := range list {
-			after = s.ID
-			if s.State == SendBegun && !c.kind.Once {
-				s.State, s.Error = SendUnknown, DeliveryUnknown(nil)
-				c.end(ctx, s)
-				continue
-			}
-			c.enqueue(ctx, s)
-		}
-		if len(list) < pageSize {
-			break
-		}
+		after = page[len(page)-1].ID
 	}
+}
+
+// recover handles what an earlier process left.
+func (c *connection) recover(ctx context.Context) error {
 	for after := int64(0); ; {
 		list, err := c.hub.cfg.Store.Unhandled(ctx, c.account.Ref, after, pageSize)
 		if err != nil {

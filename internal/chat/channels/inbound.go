@@ -86,6 +86,9 @@ func (c *connection) admit(ctx context.Context, r Received) error {
 	if word, _ := control(r.Update.Text); r.Update.Kind == Pressed || word != "" {
 		lane += " !"
 	}
+	c.mu.Lock()
+	ctx = c.life // a request ends before its update is handled
+	c.mu.Unlock()
 	c.inbound.add(lane, func() {
 		defer func() { <-c.room }()
 		if ctx.Err() != nil {

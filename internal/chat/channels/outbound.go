@@ -13,6 +13,7 @@ import (
 const (
 	// sendTTL is how long a send waits for its service.
 	sendTTL = 24 * time.Hour
+	flushTimeout = 5 * time.Second
 	// maxPause is the longest rate limit that a call waits for.
 	maxPause = 30 * time.Second
 	// maxPaced bounds the conversations whose last message is remembered.
@@ -52,20 +53,21 @@ func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 			return err
 		}
 		if created {
-			c.enqueue(ctx, s)
+			c.enqueue(s)
 		}
 	}
 	return nil
 }
 
 // enqueue lets a stored send leave once it is its turn.
-func (c *connection) enqueue(ctx context.Context, s Send) {
-	c.hub.mu.Lock()
-	if c.hub.running != nil {
-		ctx = c.hub.running
-	}
-	c.hub.mu.Unlock()
+func (c *connection) enqueue(s Send) {
 	c.mu.Lock()
+	ctx := c.life
+	if ctx == nil {
+		c.left = append(c.left, s)
+		c.mu.Unlock()
+		return
+	}
 	c.unsent++
 	c.mu.Unlock()
 	c.outbound.add(s.Op.lane(), func() {
@@ -78,8 +80,21 @@ func (c *connection) enqueue(ctx context.Context, s Send) {
 	})
 }
 
+// flushed waits until what is being sent in a conversation is stored, for at most flushTimeout.
+func (c *connection) flushed(ctx context.Context, conversation string) {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	c.outbound.add(conversation, cancel)
+	<-ctx.Done()
+}
+
 // leave sends a stored message, as often as its service did not take it, until ctx ends.
 func (c *connection) leave(ctx context.Context, s Send) {
+	if s.State == SendBegun && !c.kind.Once && s.Op.Verb == VerbSend { // by a process that ended
+		s.State, s.Error = SendUnknown, DeliveryUnknown(nil)
+		c.end(ctx, s)
+		return
+	}
 	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
 		c.connected(ctx)
 		if ctx.Err() != nil || c.pace(ctx, &s.Op) != nil {
