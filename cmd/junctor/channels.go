@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,10 +14,10 @@ import (
 const channelsPath = "/api/v1/channels"
 
 type channelRow struct {
-	Kind, Account, Gateway, Name, State, Reason, Secret, URL, Verify string
-	Greet                                                            bool
-	Added                                                            time.Time
-	People                                                           []channelPerson
+	Kind, Account, Gateway, Name, Secret, URL, Verify string
+	State                                             struct{ State, Reason string }
+	Added                                             time.Time
+	People                                            []channelPerson
 }
 
 type channelPerson struct {
@@ -60,14 +61,14 @@ func (a *app) channelsCommand() *cobra.Command {
 	f.StringVar(&in.Secret, "token-secret", "", "`NAME` stored secret with the token, or with the key of a webhook")
 	f.StringVar(&in.URL, "api-url", "", "`URL` another server of the service, or the receiver of a webhook")
 	f.BoolVar(&in.Greet, "greet", false, "answer people who are not paired with one line (default nothing)")
-	f.StringVar(&in.Verify, "verify", "", "`HOW` off lets a button approve dangerous calls too, without a code (default code)")
+	f.StringVar(&in.Verify, "verify", "", "`HOW` off lets a button approve dangerous calls too, without a code (default a code)")
 	_ = add.MarkFlagRequired("token-secret")
 	list := &cobra.Command{
 		Use: "list", Short: "List the accounts of chat services", Args: cobra.NoArgs,
 		RunE: shows(a, channelsPath, func(out struct{ Channels []channelRow }) error {
 			var rows [][]string
 			for _, c := range out.Channels {
-				rows = append(rows, []string{c.Kind + ":" + c.Account, dash(c.State), dash(c.Name), fmt.Sprint(len(c.People)), dash(plainText(c.Reason))})
+				rows = append(rows, []string{c.Kind + ":" + c.Account, dash(c.State.State), dash(c.Name), fmt.Sprint(len(c.People)), dash(plainText(c.State.Reason))})
 			}
 			return a.table([]string{"ACCOUNT", "STATE", "NAME", "PEOPLE", "REASON"}, rows,
 				"no account of a chat service is set up; add one with: junctor channels add telegram --token-secret NAME")
@@ -79,12 +80,12 @@ func (a *app) channelsCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodGet, channelPath(args[0]), nil, decoded(func(c channelRow) error {
 				rows := [][]string{
 					{"account", c.Kind + ":" + c.Account},
-					{"state", dash(c.State)},
-					{"reason", dash(plainText(c.Reason))},
+					{"state", dash(c.State.State)},
+					{"reason", dash(plainText(c.State.Reason))},
 					{"name", dash(plainText(c.Name))},
 					{"secret", c.Secret},
 					{"url", dash(c.URL)},
-					{"verify", c.Verify},
+					{"verify", cmp.Or(c.Verify, "code")},
 					{"server", c.Gateway},
 					{"added", when(c.Added)},
 				}
@@ -104,7 +105,8 @@ func (a *app) channelsCommand() *cobra.Command {
 	unpair := &cobra.Command{
 		Use: "unpair ACCOUNT USER", Short: "End the access of a person", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, channelPath(args[0])+"/people/"+url.PathEscape(args[1]), nil, a.done("%s has no access\n", args[1]))
+			path := channelPath(args[0]) + "/people/" + url.PathEscape(args[1])
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, a.done("%s has no access\n", args[1]))
 		},
 	}
 	return a.group("channels", "Talk to the agent, and approve calls, in chat services", add, list, show, remove, a.pairCommand(), unpair)
@@ -117,7 +119,7 @@ func (a *app) pairCommand() *cobra.Command {
 		User string `json:"user,omitempty"`
 	}
 	c := &cobra.Command{
-		Use: "pair ACCOUNT --role ROLE", Short: "Make a code with which a person is paired, once and within ten minutes", Args: cobra.ExactArgs(1),
+		Use: "pair ACCOUNT --role ROLE", Short: "Make a code that pairs one person within ten minutes", Args: cobra.ExactArgs(1),
 		Example: `  junctor channels pair telegram --role operator --name ann`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, channelPath(args[0])+"/people", in, decoded(func(out struct {

@@ -28,10 +28,16 @@ func (s *Service) openChannels(ctx context.Context) error {
 	}
 	s.channels, err = channels.New(ctx, channels.Config{
 		Kinds: ChannelKinds(), Store: accounts, Chat: s.chat, Policy: s.cfg.Channels.Policy, Verify: s.cfg.Channels.Verify,
-		Secrets: s.cfg.Channels.Secrets, Tasks: s.cfg.Tasks.List, Artifact: s.artifact, Destructive: s.cfg.Channels.Destructive, Log: s.cfg.Log,
+		Secrets: s.cfg.Channels.Secrets, Tasks: s.cfg.Tasks.List, Artifact: s.artifact, Destructive: s.destructive, Log: s.cfg.Log,
 		Bus: s.cfg.Bus, Publish: s.cfg.Publish, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
 	})
 	return err
+}
+
+// destructive reports whether a capability declares destructive effects, or does not exist.
+func (s *Service) destructive(id capability.ID) bool {
+	e, ok := s.cfg.Channels.Catalog.Snapshot().Capability(id)
+	return !ok || e.Contribution.Approval
 }
 
 // Source returns the source of the accounts of chat services for the catalog.
@@ -69,8 +75,8 @@ func (s *Service) artifact(ctx context.Context, who capability.Principal, ref st
 			With("no_artifact", "name it RUN/NAME, as junctor runs artifacts lists it")
 	}
 	if list[i].Size > int64(limit) {
-		return channels.File{}, capability.Errorf(capability.CodeTooLarge, "message", "the artifact %.80q has %d bytes; this service takes %d", ref,
-			list[i].Size, limit)
+		return channels.File{}, capability.Errorf(capability.CodeTooLarge, "message",
+			"the artifact %.80q has %d bytes; this service takes %d", ref, list[i].Size, limit)
 	}
 	f, err := s.cfg.Blobs.Read(list[i])
 	if err != nil {
@@ -94,7 +100,8 @@ func (s *Service) checkChannels(ctx context.Context) (checks []httpapi.Check) {
 		if a.State.State == "" || a.State.State == capability.StateReady || time.Since(a.State.Since) < downGrace {
 			continue
 		}
-		c := httpapi.Check{Name: "channel " + a.String(), Detail: a.State.Reason, Remedy: "it is tried again by itself; see junctor channels show " + a.String()}
+		c := httpapi.Check{Name: "channel " + a.String(), Detail: a.State.Reason}
+		c.Remedy = "it is tried again by itself; see junctor channels show " + a.String()
 		if a.State.State == capability.StateUnauthorized {
 			c.Remedy = "store the new token with: junctor secrets set " + a.Secret
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -98,8 +99,7 @@ type Channels struct {
 	Policy  channels.Policy
 	Verify  channels.Verifier
 	Secrets func(name string) (secret.Value, error)
-	// Destructive reports whether a capability declares destructive effects, or does not exist.
-	Destructive func(capability.ID) bool
+	Catalog *catalog.Catalog
 }
 
 // New creates a Service. It starts nothing; see Run.

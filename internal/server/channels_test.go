@@ -23,8 +23,9 @@ const (
 )
 
 type channelRow struct {
-	Kind, Account, State, Reason string
-	People                       []struct{ User, Principal string }
+	Kind, Account string
+	State         struct{ State, Reason string }
+	People        []struct{ User, Principal string }
 }
 
 // addTelegram adds the fake as the account work and waits until it is connected.
@@ -36,7 +37,7 @@ func (n *node) addTelegram(t *testing.T, tg *faketelegram.Server, more map[strin
 		body[k] = v
 	}
 	n.must(t, http.MethodPost, "/api/v1/channels", body, nil)
-	eventually(t, "the account is connected", func() bool { return n.channel(t).State == "ready" && tg.Polling() })
+	eventually(t, "the account is connected", func() bool { return n.channel(t).State.State == "ready" && tg.Polling() })
 }
 
 func (n *node) storeSecret(t testing.TB, name, value string) {
@@ -176,7 +177,7 @@ func TestTheSecondFactorIsTheCodeOnTheTerminal(t *testing.T) {
 
 	tg.Revoke("another")
 	tg.Write(ann, ann, "hello") // ends the open poll
-	eventually(t, "the refused token is shown", func() bool { return n.channel(t).State == "unauthenticated" })
+	eventually(t, "the refused token is shown", func() bool { return n.channel(t).State.State == "unauthenticated" })
 	records, _ := json.Marshal(n.records(t, "limit=500"))
 	status, _ := json.Marshal(n.channel(t))
 	n.kill()
@@ -272,7 +273,7 @@ func TestOneToolSendsByFiveAccounts(t *testing.T) {
 		n.must(t, http.MethodGet, "/api/v1/channels", nil, &out)
 		up := 0
 		for _, c := range out.Channels {
-			if c.State == "ready" {
+			if c.State.State == "ready" {
 				up++
 			}
 		}
@@ -343,7 +344,8 @@ func TestAWebhookTalksToTheAgent(t *testing.T) {
 	post := func(id, text, key string) int {
 		t.Helper()
 		body := `{"type":"message","conversation":"ann","user":{"id":"ann"},"text":"` + text + `"}`
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/v1/channels/webhook/pager/messages", strings.NewReader(body))
+		to := n.url + "/api/v1/channels/webhook/pager/messages"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, strings.NewReader(body))
 		if err != nil {
 			t.Fatalf("request: got %v, want no error", err)
 		}

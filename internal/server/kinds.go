@@ -44,7 +44,7 @@ func (s *Server) sources() []capability.Source {
 	}
 }
 
-// ownChannels returns the chat services for the catalog of what can be set up.
+// ownChannels returns the chat services that can be set up.
 func ownChannels() (list []declaration.Channel) {
 	for _, k := range chat.ChannelKinds() {
 		list = append(list, declaration.Channel{ID: k.Name, Label: k.Label, Blurb: k.Blurb, DocsPath: "docs/channels.md"})
@@ -66,9 +66,7 @@ func (s *Server) coreFunctions() []local.Function {
 			Kind: "capability.agent-tool", Provider: capability.NewProviderKey("agent", local.CoreExtension, "default"),
 		}, s.chat.Functions()...),
 		local.FunctionsOf(capability.Contribution{
-			Kind:     "capability.agent-tool",
-			Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
-		},
-			diff.Functions(diff.Config{})...),
+			Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
+		}, diff.Functions(diff.Config{})...),
 	)
 }

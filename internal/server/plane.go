@@ -203,12 +203,6 @@ func modulesOf(batches map[string]capability.Batch) (list []capability.Module) {
 	return list
 }
 
-// destructive reports whether a capability declares destructive effects, or does not exist.
-func (p *plane) destructive(id capability.ID) bool {
-	e, ok := p.catalog.Snapshot().Capability(id)
-	return !ok || e.Contribution.Approval
-}
-
 // gauges registers metrics of the catalog and the audit log.
 func (p *plane) gauges() {
 	p.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(p.catalog.Snapshot().Len()) })

@@ -25,10 +25,9 @@ func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){
 		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations,
-		upstreamsql.Owner: upstreamsql.Migrations,
-		lifecycle.Owner:   lifecycle.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
-		choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
-		agentsql.Owner: agentsql.Migrations, channelsql.Owner: channelsql.Migrations,
+		upstreamsql.Owner: upstreamsql.Migrations, lifecycle.Owner: lifecycle.Migrations, blob.Owner: blob.Migrations,
+		push.Owner: push.Migrations, choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations,
+		tasksql.Owner: tasksql.Migrations, agentsql.Owner: agentsql.Migrations, channelsql.Owner: channelsql.Migrations,
 	} {
 		files, err := migrations()
 		if err == nil {

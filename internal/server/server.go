@@ -148,7 +148,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Version: s.version,
 		Model:    s.models.Small,
 		Builtins: engine.Builtins(), Channels: ownChannels(),
-		Mode:     s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
+		Mode: s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
 		Metrics: s.metrics,
 	}); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
 		Agent: cfg.Agent, Within: views(cfg.MCP.Views)[cfg.Agent.View].Within(), Policy: s.policy, Tasks: s.tasks, Bus: s.bus,
 		Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(), Logger: s.logger,
-		Channels: chat.Channels{Policy: s.policy, Verify: s.console, Secrets: s.secrets.Get, Destructive: s.destructive},
+		Channels: chat.Channels{Policy: s.policy, Verify: s.console, Secrets: s.secrets.Get, Catalog: s.catalog},
 	}); err != nil {
 		return err
 	}

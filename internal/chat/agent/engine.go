@@ -282,9 +282,11 @@ func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error
 		return nil, err
 	}
 	now := e.cfg.Now().UTC()
-	r.row = Run{ID: task.ID, Person: m.Person.ID, Session: m.Session, Gateway: e.cfg.Gateway, State: Working, Created: now, Updated: now, Route: m.Route}
+	r.row = Run{ID: task.ID, Person: m.Person.ID, Session: m.Session, Gateway: e.cfg.Gateway, State: Working, Created: now, Updated: now}
+	r.row.Route = m.Route
 	ctx = context.WithoutCancel(ctx)
-	if err := e.save(ctx, r, nil, entry{kindStarted, started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted, m.Key}}); err != nil {
+	first := started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted, m.Key}
+	if err := e.save(ctx, r, nil, entry{kindStarted, first}); err != nil {
 		_, err2 := e.cfg.Tasks.Move(ctx, task.ID, tasks.Movement{State: tasks.Failed, Error: capability.AsError(err)})
 		r.row.State = Failed
 		return nil, errors.Join(err, err2)

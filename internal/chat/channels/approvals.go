@@ -94,13 +94,13 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 		if file != nil && len(file.Data) <= min(maxAttached, c.kind.MaxFile) {
 			op.Key, op.File = "input "+a.ID+" "+p.User, file
 			if err := h.queue(ctx, p.Ref, op, ""); err != nil {
-				h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.Ref.String(), "err", err)
+				h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
 				continue
 			}
 		}
 		op.Key, op.File, op.Text, op.Buttons = promptKey(a.ID, p.User), nil, said, buttons(a)
 		if err := h.queue(ctx, p.Ref, op, a.ID); err != nil {
-			h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.Ref.String(), "err", err)
+			h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (h *Hub) settle(ctx context.Context, approval string) {
 			Text: s.Op.Text + "\n\n" + outcome(a),
 		}, "")
 		if err != nil {
-			h.cfg.Logger.Warn("the decision of an approval is not shown", "approval", approval, "channel", s.Ref.String(), "err", err)
+			h.cfg.Logger.Warn("the decision of an approval is not shown", "approval", approval, "channel", s.String(), "err", err)
 		}
 	}
 	if err := h.cfg.Store.Settled(ctx, approval); err != nil {
@@ -286,12 +286,13 @@ func (h *Hub) waiting(ctx context.Context, p Person) string {
 	return said
 }
 
-// decide carries out a decision, and returns what the person is told. done is false if nothing was
+// decide carries out a decision, and returns the answer for the person. done is false if nothing was
 // decided.
 func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capability.Principal, id string, reply policy.Reply, code string,
 ) (said string, done bool) {
 	if p.Role != capability.RoleOperator {
-		h.record(ctx, audit.ChannelRefused, p.Ref, p.User, refusal("not_operator", "the person is not an operator"), audit.Attr{Key: "approval", Value: id})
+		e := refusal("not_operator", "the person is not an operator")
+		h.record(ctx, audit.ChannelRefused, p.Ref, p.User, e, audit.Attr{Key: "approval", Value: id})
 		return "Only operators decide approvals.", false
 	}
 	a, err := h.cfg.Policy.Approval(ctx, id)
@@ -302,7 +303,7 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 		h.settle(ctx, id)
 		return "This is over: " + outcome(a), false
 	}
-	if h.needsCode(a, reply) && !c.account.NoVerify {
+	if h.needsCode(a, reply) && c.account.Verify != "off" {
 		what := fmt.Sprintf("%s %s%s of %s", id, reply.Decision, reply.Text, text.Visible(a.Principal))
 		if err := h.verified(who.ID, what, code); err != nil {
 			e := capability.AsError(err)

@@ -3,7 +3,7 @@
 // that the message came, and approvals arrive as messages with buttons. Each account is also a
 // provider of the canonical actions message.* in the catalog.
 //
-// What a service delivers is stored before the service is told so, and handled once and in the
+// What a service delivers is stored before it is acknowledged, and handled once and in the
 // order of its conversation. What is sent is stored before it leaves. A send whose answer was lost
 // is repeated only on services that recognise it by a key; elsewhere its outcome stays
 // delivery_unknown until a person decides.
@@ -71,12 +71,15 @@ const ReasonDeliveryUnknown = "delivery_unknown"
 
 // DeliveryUnknown returns the error of a send whose answer was lost.
 func DeliveryUnknown(cause error) *capability.Error {
-	return capability.Wrap(capability.CodeFailed, "channel.send", "the message may have been delivered: the answer of the service was lost", cause).
-		With(ReasonDeliveryUnknown, "look in the conversation before you send it again, with another idempotency key")
+	return capability.Wrap(capability.CodeFailed, "channel.send",
+		"the message may have been delivered: the answer of the service was lost", cause).With(ReasonDeliveryUnknown, "look in the conversation before you send it again, with another idempotency key")
 }
 
 // Ref names an account.
-type Ref struct{ Kind, Account string }
+type Ref struct {
+	Kind    string `json:"kind"`
+	Account string `json:"account"`
+}
 
 // String returns the account as kind:account.
 func (r Ref) String() string { return r.Kind + ":" + r.Account }
@@ -89,14 +92,13 @@ func (r Ref) Key() capability.ProviderKey {
 // Account is the stored record of an account.
 type Account struct {
 	Ref
-	Gateway string // the server that runs it
-	Secret  string // name of the secret with its token
-	URL     string // of a service that is not the public one, or of a receiver
-	Greet   bool   // unknown senders get one line
-	// NoVerify lets buttons decide what otherwise needs a code, too.
-	NoVerify bool
-	Added    time.Time
-	Cursor   string `json:"-"`
+	Gateway string    `json:"gateway"` // the server that runs it
+	Secret  string    `json:"secret"`  // name of the secret with its token
+	URL     string    `json:"url"`     // of a service that is not the public one, or of a receiver
+	Greet   bool      `json:"greet"`   // unknown senders get one line
+	Verify  string    `json:"verify"`  // off: buttons decide what otherwise needs a code, too
+	Added   time.Time `json:"added"`
+	Cursor  string    `json:"-"`
 }
 
 var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
@@ -104,13 +106,13 @@ var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 // Person is a paired user of a service.
 type Person struct {
 	Ref
-	User         string // id at the service
-	Name         string // that the service shows
-	Conversation string // between the person and the account alone
-	Principal    string
-	Role         capability.Role
-	Owned        bool // the principal's token was made for the pairing and ends with it
-	Paired       time.Time
+	User         string          `json:"user"`         // id at the service
+	Name         string          `json:"name"`         // that the service shows
+	Conversation string          `json:"conversation"` // between the person and the account alone
+	Principal    string          `json:"principal"`
+	Role         capability.Role `json:"role"`
+	Owned        bool            `json:"owned"` // the principal's token was made for the pairing and ends with it
+	Paired       time.Time       `json:"paired"`
 }
 
 // UpdateKind is the kind of an update.

@@ -30,7 +30,7 @@ const (
 	maxHandling  = 16  // conversations of an account that are handled at the same time
 	maxSending   = 256 // conversations of an account that wait for their turn to send
 	firstDelay   = 200 * time.Millisecond
-	longestDelay = time.Minute
+	backoffDelay = time.Minute // the longest
 	// refusedDelay is the pause after the service refused the token.
 	refusedDelay = 5 * time.Minute
 	// keepTTL is how long ids of handled updates and ended sends are kept.
@@ -147,7 +147,8 @@ func (h *Hub) open(a Account) (*connection, error) {
 	return &connection{
 		hub: h, account: a, kind: k, channel: channel, inbound: newLanes(maxHandling), outbound: newLanes(maxSending),
 		limit: rate.NewLimiter(k.Rate, max(1, int(k.Rate))), room: make(chan struct{}, maxWaiting), ready: make(chan struct{}),
-		state: capability.Availability{State: capability.StateStarting, Reason: "it connects", Since: h.cfg.Now()}, next: make(map[string]time.Time),
+		state: capability.Availability{State: capability.StateStarting, Reason: "it connects", Since: h.cfg.Now()},
+		next:  make(map[string]time.Time),
 	}, nil
 }
 
@@ -206,9 +207,9 @@ func (h *Hub) connection(r Ref) *connection {
 // Status is an account as operators see it.
 type Status struct {
 	Account
-	Name   string // that the service gives it
-	State  capability.Availability
-	People []Person
+	Name   string                  `json:"name"` // that the service gives it
+	State  capability.Availability `json:"state,omitzero"`
+	People []Person                `json:"people"`
 }
 
 // List returns all accounts, also those that other servers run, which have no state here.
@@ -223,7 +224,7 @@ func (h *Hub) List(ctx context.Context) ([]Status, error) {
 	}
 	out := make([]Status, len(accounts))
 	for i, a := range accounts {
-		out[i] = Status{Account: a}
+		out[i] = Status{Account: a, People: []Person{}}
 		if c := h.connection(a.Ref); c != nil {
 			out[i].Name, out[i].State = c.shown()
 		}
@@ -267,6 +268,8 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 	case !accountName.MatchString(a.Account):
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"%.40q is not a name of an account: 1 to 32 lower-case letters, digits and dashes", a.Account)
+	case a.Verify != "" && a.Verify != "off":
+		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "%.40q is not a way of verifying; use off, or leave it out", a.Verify)
 	case a.URL == "" && k.NeedsURL:
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "a channel of the kind %s needs a URL", k.Name)
 	case a.URL != "":
@@ -408,7 +411,7 @@ func (c *connection) run(ctx context.Context) {
 		if e == nil {
 			e = capability.Errorf(capability.CodeUnavailable, "channel", "the service ended the connection")
 		}
-		if delay = min(2*delay, longestDelay); connected {
+		if delay = min(2*delay, backoffDelay); connected {
 			delay = firstDelay
 		}
 		c.down(ctx, e)
@@ -417,7 +420,7 @@ func (c *connection) run(ctx context.Context) {
 		case capability.CodeUnauthenticated:
 			pause = refusedDelay
 		case capability.CodeConflict:
-			pause = longestDelay
+			pause = backoffDelay
 		}
 		wait(ctx, pause)
 	}

@@ -35,15 +35,15 @@ import (
 
 const token = "4200:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
 
-// heard is a chat that records what it is told, once for each key, and answers if reply is set.
-type heard struct {
+// recorder is a chat that records each message, once for each key, and answers if reply is set.
+type recorder struct {
 	mu    sync.Mutex
 	keys  map[string]bool
 	texts map[string][]string // by session
 	reply func(m engine.Message) string
 }
 
-func (h *heard) Say(_ context.Context, m engine.Message, _ engine.Stream) (engine.Reply, error) {
+func (h *recorder) Say(_ context.Context, m engine.Message, _ engine.Stream) (engine.Reply, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.keys[m.Key] {
@@ -61,7 +61,7 @@ func (h *heard) Say(_ context.Context, m engine.Message, _ engine.Stream) (engin
 	return out, nil
 }
 
-func (h *heard) all() map[string][]string {
+func (h *recorder) all() map[string][]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make(map[string][]string)
@@ -89,7 +89,7 @@ type rig struct {
 	db     *store.DB
 	policy *policy.Policy
 	log    *audit.Log
-	chat   *heard
+	chat   *recorder
 	codes  *codes
 	tg     *faketelegram.Server
 	cfg    channels.Config
@@ -109,7 +109,7 @@ func must(t testing.TB, what string, err error) {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, chat: &heard{keys: map[string]bool{}, texts: map[string][]string{}}, codes: &codes{}, tg: faketelegram.New(t, token)}
+	r := &rig{t: t, chat: &recorder{keys: map[string]bool{}, texts: map[string][]string{}}, codes: &codes{}, tg: faketelegram.New(t, token)}
 	var err error
 	r.db, err = store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
 	must(t, "open the store", err)
@@ -285,7 +285,7 @@ func TestEachMessageIsHandledOnceAndInOrder(t *testing.T) {
 	for i := range each {
 		for user := range int64(chats) {
 			id := r.tg.Write(user+1, user+1, strconv.Itoa(i))
-			if i%10 == 3 { // an edit of it, which is no new message
+			if i%10 == 3 { // an edit of it, which is not a new message
 				edits++
 				r.tg.Deliver(map[string]any{"edited_message": map[string]any{
 					"message_id": id, "date": 1, "edit_date": 2, "chat": map[string]any{"id": user + 1, "type": "private"},
@@ -525,8 +525,8 @@ func TestDecisionsByMessage(t *testing.T) {
 
 	long := ask("write", capability.EffectWrite, `{"text":"`+strings.Repeat("x", 5000)+`"}`)
 	m := shown(long.ID)
-	if !strings.Contains(m.Text, "SHA-256") || len(r.tg.Sent()) < 2 || r.tg.Sent()[0].File != long.ID+".json" || r.tg.Sent()[0].Data != string(long.Input) {
-		t.Errorf("a long input: got %q and %+v, want its digest and the input as a file", m.Text, r.tg.Sent()[0].File)
+	if file := r.tg.Sent()[0]; !strings.Contains(m.Text, "SHA-256") || file.File != long.ID+".json" || file.Data != string(long.Input) {
+		t.Errorf("a long input: got %q and %q, want its digest and the input as a file", m.Text, file.File)
 	}
 	r.tg.Press(1, 1, m.ID, "timed")
 	said("Approved (timed) by operator:telegram.work.1.")

@@ -26,6 +26,8 @@ const (
 	refusalTTL  = time.Hour
 	maxRefusals = 1000
 	maxTasks    = 10 // of a list
+
+	reasonUnpaired = "unpaired"
 )
 
 // receive stores updates, and handles those that are new.
@@ -43,7 +45,7 @@ func (c *connection) receive(ctx context.Context, cursor string, list []Update) 
 			return err
 		}
 	}
-	if cursor == "" && len(fresh) < len(list) { // a service that is polled repeats what it was not told about
+	if cursor == "" && len(fresh) < len(list) { // a service that is polled repeats what was not acknowledged
 		return c.refuse(ctx, Received{Ref: c.account.Ref, Update: Update{ID: list[0].ID, User: list[0].User}},
 			refusal("replayed", "the update was delivered before"))
 	}
@@ -255,7 +257,7 @@ func (h *Hub) Waits(ctx context.Context, route capability.Route, run string, app
 func (h *Hub) sender(ctx context.Context, r Ref, user string) (Person, capability.Principal, error) {
 	p, err := h.cfg.Store.Person(ctx, r, user)
 	if capability.CodeOf(err) == capability.CodeNotFound {
-		return p, capability.Principal{}, refusal("unpaired", "this account talks to paired people only. An operator makes a code with: junctor channels pair "+
+		return p, capability.Principal{}, refusal(reasonUnpaired, "this account talks to paired people only. An operator makes a code with: junctor channels pair "+
 			r.String()+"; then send /pair CODE")
 	}
 	if err != nil {
@@ -309,7 +311,7 @@ func (c *connection) refuse(ctx context.Context, r Received, why error) error {
 		c.ack(ctx, u, "This button is not yours.")
 		return nil
 	}
-	if first && u.ConversationKind == "dm" && (c.account.Greet || e.Reason != "unpaired") {
+	if first && u.ConversationKind == "dm" && (c.account.Greet || e.Reason != reasonUnpaired) {
 		return c.answer(ctx, r, strings.ToUpper(e.Message[:1])+e.Message[1:]+".")
 	}
 	return nil

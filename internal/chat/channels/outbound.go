@@ -12,10 +12,10 @@ import (
 
 const (
 	// sendTTL is how long a send waits for its service.
-	sendTTL = 24 * time.Hour
+	sendTTL      = 24 * time.Hour
 	flushTimeout = 5 * time.Second
-	// maxPause is the longest rate limit that a call waits for.
-	maxPause = 30 * time.Second
+	// limitTimeout is the longest rate limit that a call waits for.
+	limitTimeout = 30 * time.Second
 	// maxPaced bounds the conversations whose last message is remembered.
 	maxPaced = 10_000
 )
@@ -95,7 +95,7 @@ func (c *connection) leave(ctx context.Context, s Send) {
 		c.end(ctx, s)
 		return
 	}
-	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
+	for delay := firstDelay; ; delay = min(2*delay, backoffDelay) {
 		c.connected(ctx)
 		if ctx.Err() != nil || c.pace(ctx, &s.Op) != nil {
 			return // the next process sends it
@@ -264,7 +264,7 @@ func (c *connection) once(ctx context.Context, s Send) (string, error) {
 		c.mu.Lock()
 		pause, state := c.paused.Sub(c.hub.cfg.Now()), c.state
 		c.mu.Unlock()
-		if pause > maxPause {
+		if pause > limitTimeout {
 			e := capability.Errorf(capability.CodeOverloaded, "channel.send", "the service takes no message for %s", pause.Round(time.Second)).
 				With("rate_limited", "")
 			e.RetryAfter = pause

@@ -29,16 +29,17 @@ var principalName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return capability.Errorf(capability.CodeInvalidInput, "channels.add", "the URL of a channel begins with https:// or http:// and has no password in it")
+		return capability.Errorf(capability.CodeInvalidInput, "channels.add",
+			"the URL of a channel begins with https:// or http:// and has no password in it")
 	}
 	return nil
 }
 
 // Pairing is an open code, or a person who was paired without one.
 type Pairing struct {
-	Code    string
-	Expires time.Time
-	Person  *Person
+	Code    string    `json:"code,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+	Person  *Person   `json:"person,omitempty"`
 }
 
 // Pair makes a code with which a person is paired, or pairs the user if that is not "". name is the
@@ -50,7 +51,8 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 	case role != capability.RoleOperator && role != capability.RoleAgent:
 		return Pairing{}, capability.Errorf(capability.CodeInvalidInput, op, "%.20q is not a role for people; use operator or agent", role)
 	case role == capability.RoleOperator && by.Role != capability.RoleAdmin:
-		return Pairing{}, capability.Errorf(capability.CodeDenied, op, "only an admin pairs operators").With("forbidden", "use the admin token of the home")
+		return Pairing{}, capability.Errorf(capability.CodeDenied, op, "only an admin pairs operators").
+			With("forbidden", "use the admin token of the home")
 	case name != "" && !principalName.MatchString(name):
 		return Pairing{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"the name must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit")
@@ -125,8 +127,8 @@ func (h *Hub) admitPerson(ctx context.Context, by capability.Principal, code Cod
 	if err := h.cfg.Store.SavePerson(ctx, p); err != nil {
 		return p, err
 	}
-	h.record(ctx, audit.ChannelPaired, p.Ref, by.ID, nil, audit.Attr{Key: "user", Value: p.User}, audit.Attr{Key: "name", Value: text.Visible(p.Name)},
-		audit.Attr{Key: "principal", Value: p.Principal})
+	h.record(ctx, audit.ChannelPaired, p.Ref, by.ID, nil, audit.Attr{Key: "user", Value: p.User},
+		audit.Attr{Key: "name", Value: text.Visible(p.Name)}, audit.Attr{Key: "principal", Value: p.Principal})
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,30 +71,23 @@ type provider struct{ c *connection }
 // Key implements [capability.Provider].
 func (p provider) Key() capability.ProviderKey { return p.c.account.Key() }
 
-// call is the input of all actions.
-type call struct {
-	To        string   `json:"to"`
-	Text      string   `json:"text"`
-	Media     []string `json:"media"`
-	Silent    bool     `json:"silent"`
-	ToMessage string   `json:"toMessage"`
-	Thread    string   `json:"thread"`
-	Message   string   `json:"messageRef"`
-	Emoji     string   `json:"emoji"`
-	Remove    bool     `json:"remove"`
-	Op        string   `json:"op"`
-}
+// input is the input of an action, whose schema the engine has checked.
+type input map[string]any
+
+func (in input) text(name string) string { s, _ := in[name].(string); return s }
+
+func (in input) is(name string) bool { is, _ := in[name].(bool); return is }
 
 // Invoke implements [capability.Provider].
 func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
-	var in call
+	var in input
 	if err := jsonx.Unmarshal(c.Input, &in); err != nil {
 		return capability.Result{}, capability.Wrap(capability.CodeInvalidInput, string(c.Action), "the input cannot be read", err)
 	}
 	if !slices.Contains(p.c.kind.Actions, c.Action) {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
 	}
-	op := Op{Key: "call " + c.Invocation, Text: in.Text, Silent: in.Silent, Emoji: in.Emoji}
+	op := Op{Key: "call " + c.Invocation, Text: in.text("text"), Silent: in.is("silent"), Emoji: in.text("emoji")}
 	if c.Key != "" {
 		op.Key = "key " + c.Principal.ID + " " + c.Key
 	}
@@ -111,7 +105,7 @@ func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Res
 		}
 		return result(map[string]any{"ok": true}, id)
 	}
-	id, err := p.c.sendAll(ctx, c, op, in.Media)
+	id, err := p.c.sendAll(ctx, c, op, in["media"])
 	if err != nil {
 		return capability.Result{}, err
 	}
@@ -126,35 +120,33 @@ func result(v map[string]any, id string) (capability.Result, error) {
 }
 
 // aim sets the conversation and the message of an operation, and returns its verb.
-func (c *connection) aim(op *Op, k capability.Call, in call) (Verb, error) {
+func (c *connection) aim(op *Op, k capability.Call, in input) (Verb, error) {
 	verbs := map[capability.Action]Verb{
 		"message.send": VerbSend, "message.reply": VerbSend, "message.edit": VerbEdit, "message.delete": VerbDelete, "message.react": VerbReact,
 		"message.pin": VerbPin,
 	}
 	verb := verbs[k.Action]
-	if in.Op == "unpin" {
+	if in.text("op") == "unpin" {
 		verb = VerbUnpin
 	}
-	if in.Remove {
+	if in.is("remove") {
 		op.Emoji = ""
 	}
-	ref := in.Message
+	ref := in.text("messageRef")
 	switch k.Action {
 	case "message.send":
-		if in.To != "" {
-			conversation, err := c.conversation(in.To)
+		if to := in.text("to"); to != "" {
+			conversation, err := c.conversation(to)
 			op.Conversation = conversation
 			return verb, err
 		}
 		return verb, c.current(op, k.Context)
 	case "message.reply":
-		if err := c.current(op, k.Context); err != nil || in.ToMessage == "" {
+		ref = in.text("toMessage")
+		if err := c.current(op, k.Context); err != nil || ref == "" {
 			return verb, err
 		}
-		if in.Thread != "" {
-			op.Thread = in.Thread
-		}
-		ref = in.ToMessage
+		op.Thread = cmp.Or(in.text("thread"), op.Thread)
 	}
 	conversation, id, ok := cutLast(ref)
 	if !ok {
@@ -198,7 +190,7 @@ func (c *connection) conversation(to string) (string, error) {
 // current aims an operation at the conversation that the call comes from. It must be one of this
 // account.
 func (c *connection) current(op *Op, of *capability.Context) error {
-	if of == nil || of.Route == nil || of.Route.Kind != c.account.Kind || of.Route.Account != c.account.Account || of.Route.Conversation == "" {
+	if of == nil || of.Route == nil || (Ref{of.Route.Kind, of.Route.Account}) != c.account.Ref || of.Route.Conversation == "" {
 		return capability.Errorf(capability.CodeInvalidInput, "message", "the call comes from no conversation of %s", c.account.Ref).
 			With("no_current_conversation", "name the target in \"to\"")
 	}
@@ -208,7 +200,8 @@ func (c *connection) current(op *Op, of *capability.Context) error {
 
 // sendAll sends a text, in several messages if it is long, and files, and returns the id of the
 // first message.
-func (c *connection) sendAll(ctx context.Context, k capability.Call, op Op, media []string) (first string, err error) {
+func (c *connection) sendAll(ctx context.Context, k capability.Call, op Op, files any) (first string, err error) {
+	media, _ := files.([]any)
 	if len(media) > maxMedia {
 		return "", capability.Errorf(capability.CodeInvalidInput, "message", "a message has at most %d files", maxMedia)
 	}
@@ -217,7 +210,8 @@ func (c *connection) sendAll(ctx context.Context, k capability.Call, op Op, medi
 		list = append(list, Op{Text: piece})
 	}
 	for _, ref := range media {
-		f, err := c.hub.cfg.Artifact(ctx, k.Principal, ref, c.kind.MaxFile)
+		name, _ := ref.(string)
+		f, err := c.hub.cfg.Artifact(ctx, k.Principal, name, c.kind.MaxFile)
 		if err != nil {
 			return "", err
 		}

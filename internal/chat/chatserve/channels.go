@@ -1,10 +1,8 @@
 package chatserve
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/chat/channels"
@@ -52,86 +50,26 @@ func refOf(r *http.Request) channels.Ref {
 	return channels.Ref{Kind: r.PathValue("kind"), Account: r.PathValue("account")}
 }
 
-// channel is an account in responses.
-type channel struct {
-	Kind    string           `json:"kind"`
-	Account string           `json:"account"`
-	Gateway string           `json:"gateway"`
-	Name    string           `json:"name,omitempty"`
-	State   capability.State `json:"state,omitempty"` // empty: another server runs it
-	Reason  string           `json:"reason,omitempty"`
-	Since   time.Time        `json:"since,omitzero"`
-	Secret  string           `json:"secret"`
-	URL     string           `json:"url,omitempty"`
-	Greet   bool             `json:"greet"`
-	Verify  string           `json:"verify"` // code or off
-	Added   time.Time        `json:"added"`
-	People  []person         `json:"people"`
-}
-
-type person struct {
-	User      string          `json:"user"`
-	Name      string          `json:"name,omitempty"`
-	Principal string          `json:"principal"`
-	Role      capability.Role `json:"role"`
-	Paired    time.Time       `json:"paired"`
-}
-
-func personOf(p channels.Person) person {
-	return person{User: p.User, Name: p.Name, Principal: p.Principal, Role: p.Role, Paired: p.Paired}
-}
-
-func channelOf(s channels.Status) channel {
-	out := channel{
-		Kind: s.Kind, Account: s.Account.Account, Gateway: s.Gateway, Name: s.Name, State: s.State.State, Reason: s.State.Reason,
-		Since: s.State.Since, Secret: s.Secret, URL: s.URL, Greet: s.Greet, Verify: "code", Added: s.Added, People: []person{},
-	}
-	if s.NoVerify {
-		out.Verify = "off"
-	}
-	for _, p := range s.People {
-		out.People = append(out.People, personOf(p))
-	}
-	return out
-}
-
 func (s *Surface) listChannels(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	list, err := s.Channels.List(r.Context())
-	out := make([]channel, len(list))
-	for i, one := range list {
-		out[i] = channelOf(one)
-	}
-	return answer(w, map[string]any{"channels": out}, err)
+	return answer(w, map[string]any{"channels": orEmpty(list)}, err)
 }
 
 func (s *Surface) showChannel(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	one, err := s.Channels.Get(r.Context(), refOf(r))
-	return answer(w, channelOf(one), err)
+	return answer(w, one, err)
 }
 
 func (s *Surface) addChannel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	var in struct {
-		Kind    string `json:"kind"`
-		Account string `json:"account"`
-		Secret  string `json:"secret"`
-		URL     string `json:"url"`
-		Greet   bool   `json:"greet"`
-		Verify  string `json:"verify"`
-	}
+	var in channels.Account
 	if err := httpapi.Decode(w, r, &in); err != nil {
 		return err
 	}
-	if v := cmp.Or(in.Verify, "code"); v != "code" && v != "off" {
-		return capability.Errorf(capability.CodeInvalidInput, "channels.add", "%q is not a way of verifying; use code or off", v)
-	}
-	a := channels.Account{
-		Ref: channels.Ref{Kind: in.Kind, Account: in.Account}, Secret: in.Secret, URL: in.URL, Greet: in.Greet, NoVerify: in.Verify == "off",
-	}
-	added, err := s.Channels.Add(r.Context(), who, a)
+	added, err := s.Channels.Add(r.Context(), who, in)
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusCreated, channelOf(added))
+	httpapi.WriteJSON(w, http.StatusCreated, added)
 	return nil
 }
 
@@ -155,11 +93,7 @@ func (s *Surface) pair(w http.ResponseWriter, r *http.Request, who capability.Pr
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	if p.Person != nil {
-		httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"person": personOf(*p.Person)})
-		return nil
-	}
-	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"code": p.Code, "expires": p.Expires})
+	httpapi.WriteJSON(w, http.StatusCreated, p)
 	return nil
 }
 

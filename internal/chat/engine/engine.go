@@ -69,7 +69,7 @@ type Message struct {
 	Client    string // the caller's program, for the audit log
 	NoCache   bool
 	// Route is the conversation of a chat service that the text came from, or nil; Key identifies the
-	// text there. A text that was said before with the same key is not stored again if Again is set.
+	// text there. A text with a key that is stored already is not stored again if Again is set.
 	Route *capability.Route
 	Key   string
 	Again bool

@@ -75,7 +75,8 @@ type update struct {
 func New(t testing.TB, token string) *Server {
 	t.Helper()
 	s := &Server{
-		token: token, next: 1000, messages: make(map[int]*Message), calls: make(map[string]int), changed: make(chan struct{}), closed: make(chan struct{}),
+		token: token, next: 1000, messages: make(map[int]*Message), calls: make(map[string]int), changed: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
@@ -162,7 +163,9 @@ func (s *Server) Write(chatID, user int64, text string, more ...map[string]any) 
 func (s *Server) Press(chatID, user int64, message int, data string) int64 {
 	return s.Deliver(map[string]any{"callback_query": map[string]any{
 		"id": fmt.Sprintf("q%d", time.Now().UnixNano()), "from": User(user), "chat_instance": "1", "data": data,
-		"message": map[string]any{"message_id": message, "date": 1, "chat": chat(chatID), "from": map[string]any{"id": BotID, "is_bot": true, "first_name": "J"}},
+		"message": map[string]any{
+			"message_id": message, "date": 1, "chat": chat(chatID), "from": map[string]any{"id": BotID, "is_bot": true, "first_name": "J"},
+		},
 	}})
 }
 
@@ -190,7 +193,28 @@ func (s *Server) Polling() bool {
 	return s.polling > 0
 }
 
+// control lets a shell act as the user 71: the parameter write is a message, press the data of a
+// button below the last message that has buttons.
+func (s *Server) control(w http.ResponseWriter, r *http.Request) {
+	const user = 71
+	if text := r.FormValue("write"); text != "" {
+		s.Write(user, user, strings.TrimSpace(text))
+		return
+	}
+	for _, m := range slices.Backward(s.Sent()) {
+		if len(m.Buttons) > 0 {
+			s.Press(user, user, m.ID, r.FormValue("press"))
+			return
+		}
+	}
+	w.WriteHeader(http.StatusNotFound)
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/control" {
+		s.control(w, r)
+		return
+	}
 	rest, _ := strings.CutPrefix(r.URL.Path, "/bot")
 	token, method, _ := strings.Cut(rest, "/")
 	params, files, err := arguments(r)

@@ -92,7 +92,8 @@ func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
 		return r, fmt.Errorf("the run %s is damaged: %w", r.ID, err)
 	}
 	r.Created, r.Updated = time.Unix(0, created).UTC(), time.Unix(0, updated).UTC()
-	r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq, r.Route = d.Approvals, d.Error, d.ModelCalls, d.ToolCalls, d.Worked, d.Seq, d.Route
+	r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq = d.Approvals, d.Error, d.ModelCalls, d.ToolCalls, d.Worked, d.Seq
+	r.Route = d.Route
 	return r, nil
 }
 

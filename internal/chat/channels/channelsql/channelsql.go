@@ -281,7 +281,8 @@ func sends(rows *sql.Rows, err error) (list []channels.Send, _ error) {
 		var doc, fault []byte
 		var created int64
 		var key, conversation string
-		if err := rows.Scan(&doc, &key, &conversation, &v.ID, &v.Kind, &v.Account, &v.About, &v.State, &v.ServiceID, &created, &fault); err != nil {
+		err := rows.Scan(&doc, &key, &conversation, &v.ID, &v.Kind, &v.Account, &v.About, &v.State, &v.ServiceID, &created, &fault)
+		if err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(doc, &v.Op); err != nil {

@@ -66,7 +66,8 @@ func contract(t *testing.T, db *store.DB) {
 	// A key has one send; the text of one that has ended is gone, unless it shows an approval.
 	send := func(key, about string) channels.Send {
 		t.Helper()
-		v := channels.Send{Ref: ref, Op: channels.Op{Verb: channels.VerbSend, Key: key, Conversation: "c", Text: "hi"}, About: about, State: channels.SendPending, Created: now}
+		v := channels.Send{Ref: ref, About: about, State: channels.SendPending, Created: now}
+		v.Op = channels.Op{Verb: channels.VerbSend, Key: key, Conversation: "c", Text: "hi"}
 		got, created, err := s.CreateSend(ctx, v)
 		if err != nil || !created {
 			t.Fatalf("create %s: got %v, %v; want it created", key, created, err)
@@ -74,7 +75,8 @@ func contract(t *testing.T, db *store.DB) {
 		return got
 	}
 	plain, prompt := send("k1", ""), send("k2", "apr_1")
-	if got, created, err := s.CreateSend(ctx, channels.Send{Ref: ref, Op: channels.Op{Key: "k1"}, Created: now}); err != nil || created || got.ID != plain.ID {
+	twice := channels.Send{Ref: ref, Op: channels.Op{Key: "k1"}, Created: now}
+	if got, created, err := s.CreateSend(ctx, twice); err != nil || created || got.ID != plain.ID {
 		t.Errorf("the key again: got %+v, %v, %v; want the first send", got, created, err)
 	}
 	if open, err := s.Unsent(ctx, ref, 0, 10); err != nil || len(open) != 2 || open[0].Op.Text != "hi" {
@@ -84,7 +86,7 @@ func contract(t *testing.T, db *store.DB) {
 	prompt.State, prompt.ServiceID = channels.SendDone, "77"
 	must(t, "save", s.SaveSend(ctx, plain, now))
 	must(t, "save", s.SaveSend(ctx, prompt, now))
-	got, _, err := s.CreateSend(ctx, channels.Send{Ref: ref, Op: channels.Op{Key: "k1"}, Created: now})
+	got, _, err := s.CreateSend(ctx, twice)
 	if err != nil || got.Op.Text != "" || got.Error == nil || got.Error.Reason != channels.ReasonDeliveryUnknown {
 		t.Errorf("the ended send: got %+v, %v; want no text and delivery_unknown", got, err)
 	}

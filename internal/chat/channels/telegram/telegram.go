@@ -101,8 +101,8 @@ func (c *channel) open() (*bot.Bot, secret.Value, error) {
 		return nil, token, capability.Wrap(capability.CodeUnauthenticated, "telegram",
 			"the token of "+c.settings.Account.String()+" is not stored", err)
 	}
-	b, err := bot.New(token.Reveal(), bot.WithSkipGetMe(), bot.WithServerURL(c.settings.Account.URL), bot.WithHTTPClient(callTimeout, &c.client),
-		bot.WithErrorsHandler(func(error) {}))
+	b, err := bot.New(token.Reveal(), bot.WithSkipGetMe(), bot.WithServerURL(c.settings.Account.URL),
+		bot.WithHTTPClient(callTimeout, &c.client), bot.WithErrorsHandler(func(error) {}))
 	if err != nil {
 		return nil, token, capability.Errorf(capability.CodeUnauthenticated, "telegram", "the token of %s cannot be used", c.settings.Account.Ref)
 	}
@@ -204,7 +204,8 @@ func (c *channel) poll(ctx context.Context, token secret.Value, next int64) ([]j
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.settings.Account.URL+"/bot"+token.Reveal()+"/getUpdates", bytes.NewReader(body))
+	to := c.settings.Account.URL + "/bot" + token.Reveal() + "/getUpdates"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("the URL of the account cannot be used")
 	}
@@ -409,7 +410,9 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 		}
 		return strconv.Itoa(sent.ID), nil
 	case channels.VerbEdit:
-		_, err = b.EditMessageText(ctx, &bot.EditMessageTextParams{ChatID: chat, MessageID: message, Text: op.Text, LinkPreviewOptions: noPreview})
+		_, err = b.EditMessageText(ctx, &bot.EditMessageTextParams{
+			ChatID: chat, MessageID: message, Text: op.Text, LinkPreviewOptions: noPreview,
+		})
 	case channels.VerbDelete:
 		_, err = b.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: chat, MessageID: message})
 	case channels.VerbReact:

@@ -1,5 +1,5 @@
 // Package webhook is a chat service over signed JSON: messages leave as requests to a URL, and
-// arrive as requests of a program that knows the same key. The headers and the signature are those
+// arrive as requests of a program that has the same key. The headers and the signature are those
 // of the Standard Webhooks specification.
 package webhook
 

@@ -114,7 +114,8 @@ func TestEachAnswerOfTheReceiverHasItsMeaning(t *testing.T) {
 	}))
 	defer s.Close()
 	c := open(t, s.URL)
-	op := channels.Op{Verb: channels.VerbSend, Key: "k", Conversation: "c", Text: "hi", Buttons: []channels.Button{{Label: "Once", Data: "once"}}}
+	buttons := []channels.Button{{Label: "Once", Data: "once"}}
+	op := channels.Op{Verb: channels.VerbSend, Key: "k", Conversation: "c", Text: "hi", Buttons: buttons}
 	for code, want := range map[int]struct {
 		code   capability.Code
 		reason string
