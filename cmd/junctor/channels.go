@@ -61,7 +61,7 @@ func (a *app) channelsCommand() *cobra.Command {
 	f.StringVar(&in.Secret, "token-secret", "", "`NAME` stored secret with the token, or with the key of a webhook")
 	f.StringVar(&in.URL, "api-url", "", "`URL` another server of the service, or the receiver of a webhook")
 	f.BoolVar(&in.Greet, "greet", false, "answer people who are not paired with one line (default nothing)")
-	f.StringVar(&in.Verify, "verify", "", "`HOW` off lets a button approve dangerous calls too, without a code (default a code)")
+	f.StringVar(&in.Verify, "verify", "", "`off` to let buttons approve dangerous calls too, without a code")
 	_ = add.MarkFlagRequired("token-secret")
 	list := &cobra.Command{
 		Use: "list", Short: "List the accounts of chat services", Args: cobra.NoArgs,

@@ -121,8 +121,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) 
 // open opens the parts of the server in the order of their dependencies.
 func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	cfg := s.cfg
-	// The server listens before it opens anything else, so that an address in use is reported
-	// at once.
+	// The server listens before it opens anything else, so that an address in use is reported first.
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		said := fmt.Sprintf("the address %s cannot be listened on", cfg.Listen)
 		if errors.Is(err, syscall.EADDRINUSE) {

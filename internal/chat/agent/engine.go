@@ -215,8 +215,8 @@ func (e *Engine) lookup(id string) *run {
 
 // Send begins a run for a message, or passes the message to the run that is under way in the
 // conversation, which sees it with its next question to the model. It returns a follower of the
-// run, which the caller must close; nil if m.Again is set and the message was sent before. Errors: those of [policy.Policy.Assistant]; overloaded;
-// unavailable once the server stops.
+// run, which the caller must close; nil if m.Again is set and the message was sent before. Errors:
+// those of [policy.Policy.Assistant]; overloaded; unavailable once the server stops.
 func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 	if _, err := e.cfg.Policy.Assistant(ctx, m.Person); err != nil {
 		return nil, err

@@ -72,7 +72,8 @@ const ReasonDeliveryUnknown = "delivery_unknown"
 // DeliveryUnknown returns the error of a send whose answer was lost.
 func DeliveryUnknown(cause error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, "channel.send",
-		"the message may have been delivered: the answer of the service was lost", cause).With(ReasonDeliveryUnknown, "look in the conversation before you send it again, with another idempotency key")
+		"the message may have been delivered: the answer of the service was lost", cause).
+		With(ReasonDeliveryUnknown, "look in the conversation before you send it again, with another idempotency key")
 }
 
 // Ref names an account.

@@ -93,17 +93,19 @@ func (c *connection) admit(ctx context.Context, r Received) error {
 	c.mu.Unlock()
 	c.inbound.add(lane, func() {
 		defer func() { <-c.room }()
-		if ctx.Err() != nil {
-			return // the next process handles it
-		}
-		if err := c.handle(ctx, r); err != nil {
+		for delay := firstDelay; ; delay = min(2*delay, backoffDelay) {
+			err := c.handle(ctx, r)
 			if ctx.Err() != nil {
-				return
+				return // the next process handles it
 			}
-			c.hub.cfg.Logger.Error("a message of a channel was not handled", "channel", c.account.String(), "err", err)
-			if capability.CodeOf(err) == capability.CodeUnavailable {
-				return
+			if err != nil {
+				c.hub.cfg.Logger.Error("a message of a channel was not handled", "channel", c.account.String(), "err", err)
 			}
+			if capability.CodeOf(err) != capability.CodeUnavailable {
+				break
+			}
+			wait(ctx, delay)
+			r.Again = true
 		}
 		if err := c.hub.cfg.Store.Handled(ctx, r.Seq); err != nil && ctx.Err() == nil {
 			c.hub.cfg.Logger.Error("a message of a channel may be handled again", "channel", c.account.String(), "err", err)
