@@ -26,7 +26,7 @@ func (a *app) commands() []commandGroup {
 			with(a.catalogCommand(), append(a.showingCommands(), a.modulesCommand())...),
 		}},
 		{"Calls and tasks", []*cobra.Command{
-			a.invokeCommand(), with(a.chatCommand(), a.agentVerbs()...),
+			a.invokeCommand(), with(a.chatCommand(), append(a.agentVerbs(), a.channelsCommand())...),
 			with(a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand()), a.toolsCommand(),
 		}},
 		{"Rules and the record", []*cobra.Command{
@@ -52,7 +52,7 @@ func (a *app) formerCommands() []*cobra.Command {
 	return append(a.showingCommands(),
 		a.callCommand(), a.runCommand(), a.runsCommand(), a.heldCommand(), a.modulesCommand(), a.connectCommand(), a.disconnectCommand(),
 		a.endpointCommand(), a.conformanceCommand(), a.reportCommand(), a.nodeCommand(), a.skillCommand(), a.upstreamsCommand(),
-		a.agentCommand(),
+		a.agentCommand(), a.channelsCommand(),
 		a.grantsCommand(), a.confirmationsCommand(), a.eventsCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand(),
 		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand())
 }

@@ -246,7 +246,7 @@ func moved() map[string]string {
 		"mcp": "upstreams", "endpoints add": "connect", "endpoints remove": "disconnect", "nodes call": "call", "nodes held": "held",
 		"nodes skill": "skill", "nodes device": "node", "catalog modules": "modules", "policy grants": "grants", "audit events": "events",
 		"tasks workspaces": "workspaces", "tasks frameworks": "frameworks", "extensions run": "run", "extensions runs": "runs",
-		"home": "",
+		"home": "", "chat channels": "channels",
 	}
 }
 
@@ -322,6 +322,8 @@ func TestWithoutAServer(t *testing.T) {
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
+		"channels add": "telegram --token-secret s", "channels pair": "telegram --role agent", "channels remove": "telegram",
+		"channels show": "telegram", "channels unpair": "telegram 1",
 		"chat cancel": "tsk_1", "chat show": "tsk_1", "connect": "http://127.0.0.1:1", "console end": "ses_1",
 		"disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",

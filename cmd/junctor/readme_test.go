@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/testkit/faketelegram"
 )
 
 // TestReadmeTour pastes the tour of the README into a shell, as its first line
@@ -115,6 +117,28 @@ func paste(t *testing.T, text string, wants ...string) string {
 		t.Logf("%s", out)
 	}
 	return string(out)
+}
+
+// TestChannelsPage does it with the page about channels. The reader's part in Telegram is a request to
+// a service on loopback.
+func TestChannelsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/channels.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const token = "4200:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
+	tg := faketelegram.New(t, token)
+	retry := "curl -sf --max-time 5 --retry 20 --retry-delay 1 --retry-all-errors " + tg.URL + "/control "
+	text := strings.NewReplacer(
+		`"$BOT_TOKEN"`, "'"+token+"'", "--token-secret bot\n", "--token-secret bot --api-url "+tg.URL+"\n",
+		"--name ann\n", "--name ann > pair.txt\n", "# now send the line to the bot", retry+"--data-urlencode write@pair.txt",
+		"# now press Once in the conversation with the bot", retry+"-d press=once",
+	).Replace(string(page))
+	out := paste(t, text, "operator:ann", "it waits for you", "from an agent")
+	if sent := tg.Sent(); len(sent) == 0 || !strings.Contains(sent[len(sent)-1].Text, "the build is green") || strings.Contains(out, token) {
+		t.Errorf("the last message: got %+v, want the one that the page sends, and no token in what is printed", sent)
+	}
 }
 
 // TestWritingEndpointsPage does it with the page about writing one, in three languages.

@@ -16,10 +16,12 @@ import (
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
+	"github.com/junctor-run/junctor/internal/chat/channels"
 	"github.com/junctor-run/junctor/internal/chat/chatserve"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -31,6 +33,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
 	"github.com/junctor-run/junctor/protocol/modelwire"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // sweepInterval is the time between two removals of expired sessions, results and artifacts.
@@ -70,12 +73,14 @@ type Config struct {
 	Engine    *invoke.Engine
 	Log       *audit.Log
 	Door      *httpapi.Door
+	Channels  Channels
 }
 
 // Tasks holds the tasks of runs; [tasks.Manager] implements it.
 type Tasks interface {
 	agent.Tasks
 	Carry(k tasks.Kind, c tasks.Carrier)
+	List(ctx context.Context, q tasks.Query) (tasks.Page, error)
 }
 
 // Service is the chat of one server.
@@ -86,6 +91,15 @@ type Service struct {
 	surface  *chatserve.Surface
 	agent    *agent.Engine // nil: it is off
 	chat     *engine.Engine
+	channels *channels.Hub
+}
+
+// Channels holds what only accounts of chat services need; all fields are required.
+type Channels struct {
+	Policy  channels.Policy
+	Verify  channels.Verifier
+	Secrets func(name string) (secret.Value, error)
+	Catalog *catalog.Catalog
 }
 
 // New creates a Service. It starts nothing; see Run.
@@ -118,9 +132,12 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		}
 	}
 	s.chat = engine.New(c)
+	if err := s.openChannels(ctx); err != nil {
+		return nil, err
+	}
 	surface := chatserve.Config{
 		Door: cfg.Door, Chat: s.chat, Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview,
-		Blobs: cfg.Blobs,
+		Blobs: cfg.Blobs, Channels: s.channels,
 	}
 	if s.agent != nil {
 		surface.Agent = s.agent
@@ -134,13 +151,12 @@ func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	budget := s.cfg.Agent.Budget
 	s.agent = agent.New(agent.Config{
 		Model: s.cfg.Model, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
-		Deliver: func(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
-			return s.chat.Deliver(ctx, r, o)
-		},
+		Deliver:  s.deliver,
 		Budget:   agent.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
 		ReadOnly: s.cfg.Agent.Tools == config.AgentToolsReads, Within: s.cfg.Within, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
 		Publish: func(r agent.Run) {
 			s.cfg.Publish("agent.run", map[string]any{"run": r.ID, "session": r.Session, "state": r.State})
+			s.waits(r)
 		},
 	})
 	s.cfg.Tasks.Carry(tasks.KindTurn, s.agent)
@@ -180,11 +196,18 @@ func (s *Service) runAgent(ctx context.Context) {
 // Run removes expired sessions, results and artifacts every sweepInterval until ctx ends.
 // It returns early with an error of a removal, unless the store is unavailable.
 func (s *Service) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
 	if s.agent != nil {
-		var work sync.WaitGroup
-		defer work.Wait()
 		work.Go(func() { s.runAgent(ctx) })
 	}
+	work.Go(func() {
+		select {
+		case <-s.cfg.Begun:
+			s.channels.Run(ctx)
+		case <-ctx.Done():
+		}
+	})
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
@@ -219,8 +242,9 @@ func (s *Service) Close() error { return nil }
 // Routes registers the HTTP API of conversations in mux.
 func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
 
-// Checks returns nil: the model and the store have checks of their own.
-func (s *Service) Checks(context.Context) []httpapi.Check { return nil }
+// Checks reports accounts of chat services that do not work. The model and the store have checks of
+// their own.
+func (s *Service) Checks(ctx context.Context) []httpapi.Check { return s.checkChannels(ctx) }
 
 // Messages returns the store of the messages.
 func (s *Service) Messages() *session.Messages { return s.messages }

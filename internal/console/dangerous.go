@@ -39,7 +39,7 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 			}
 			return "approve " + text.Visible(string(a.Capability)) + " of " + text.Visible(a.Principal) + " (" + decision.Decision + ")", nil
 		}
-	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients":
+	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients", "channels":
 		var req struct {
 			DryRun bool `json:"dry_run"`
 		}

@@ -215,7 +215,7 @@ func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who 
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	return httpapi.Answer(w, map[string]any{"verifications": s.verify.of(who.ID)}, nil)
+	return httpapi.Answer(w, map[string]any{"verifications": s.verify.of(who)}, nil)
 }
 
 func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
@@ -398,7 +398,7 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) error {
 	if id, digits, ok := strings.Cut(r.Header.Get(VerificationHeader), ":"); ok {
 		return s.verify.check(principal, id, digits, digest)
 	}
-	one, created := s.verify.ask(principal, what, digest)
+	one, created := s.verify.ask(principal, what, digest, false)
 	if created && s.cfg.Print != nil {
 		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
 	}

@@ -188,8 +188,8 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 	c := &clock{time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
 	v := &verifications{now: c.Now}
 	digest := requestDigest("POST", "/api/v1/approvals/a", []byte(`{"decision":"once"}`))
-	one, created := v.ask("admin:ann", "approve", digest)
-	if again, twice := v.ask("admin:ann", "approve", digest); !created || twice || again.ID != one.ID {
+	one, created := v.ask("admin:ann", "approve", digest, false)
+	if again, twice := v.ask("admin:ann", "approve", digest, false); !created || twice || again.ID != one.ID {
 		t.Errorf("asked twice: got %+v, created %v, want the open one %s", again, twice, one.ID)
 	}
 	other := requestDigest("POST", "/api/v1/approvals/a", []byte(`{"decision":"always"}`))
@@ -208,7 +208,7 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 	if err := v.check("admin:ann", one.ID, one.Code, digest); reason(err) != "console_code_wrong" {
 		t.Errorf("used twice: got %v, want reason console_code_wrong", err)
 	}
-	guessed, _ := v.ask("admin:ann", "approve", digest)
+	guessed, _ := v.ask("admin:ann", "approve", digest, false)
 	for range maxTries {
 		if err := v.check("admin:ann", guessed.ID, "x", digest); reason(err) != "console_code_wrong" {
 			t.Errorf("a wrong code: got %v, want reason console_code_wrong", err)
@@ -217,7 +217,7 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest); reason(err) != "console_code_wrong" {
 		t.Errorf("after three tries: got %v, want reason console_code_wrong", err)
 	}
-	late, _ := v.ask("admin:ann", "approve", digest)
+	late, _ := v.ask("admin:ann", "approve", digest, false)
 	c.now = c.now.Add(verifyTTL)
 	if err := v.check("admin:ann", late.ID, late.Code, digest); reason(err) != "console_code_wrong" {
 		t.Errorf("after two minutes: got %v, want reason console_code_wrong", err)

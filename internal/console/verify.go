@@ -32,6 +32,7 @@ type verification struct {
 	Expires   time.Time `json:"expires"`
 	digest    string    // of the method, path and body that it verifies
 	tries     int
+	shared    bool // every admin may read the code
 }
 
 type verifications struct {
@@ -53,7 +54,7 @@ func (v *verifications) drop() {
 }
 
 // ask returns the open verification of a request, or a new one and created = true.
-func (v *verifications) ask(principal, what, digest string) (one verification, created bool) {
+func (v *verifications) ask(principal, what, digest string, shared bool) (one verification, created bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop()
@@ -71,6 +72,7 @@ func (v *verifications) ask(principal, what, digest string) (one verification, c
 	}
 	made := &verification{
 		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Code: fmt.Sprintf("%06d", n), Expires: v.now().Add(verifyTTL), digest: digest,
+		shared: shared,
 	}
 	v.list = append(v.list, made)
 	return *made, true
@@ -98,16 +100,34 @@ func (v *verifications) check(principal, id, digits, digest string) error {
 	return nil
 }
 
-// of returns the open verifications of a principal.
-func (v *verifications) of(principal string) []verification {
+// of returns the open verifications of a principal, and for an admin those of people in chat services.
+func (v *verifications) of(who capability.Principal) []verification {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop()
 	out := []verification{}
 	for _, one := range v.list {
-		if one.Principal == principal {
+		if one.Principal == who.ID || one.shared && who.Role == capability.RoleAdmin {
 			out = append(out, *one)
 		}
 	}
 	return out
+}
+
+// Ask shows a code on the terminal for a decision of a principal in a chat service, unless one is
+// open.
+func (s *Service) Ask(principal, what string) { s.askShared(principal, what) }
+
+func (s *Service) askShared(principal, what string) (one verification, created bool) {
+	one, created = s.verify.ask(principal, what, requestDigest("channel", what, nil), true)
+	if created && s.cfg.Print != nil {
+		s.cfg.Print("Code " + one.Code + " confirms in a chat service, for " + principal + ": " + what + " (two minutes)")
+	}
+	return one, created
+}
+
+// Check uses up the code of such a decision. The error is denied, reason console_code_wrong.
+func (s *Service) Check(principal, what, code string) error {
+	one, _ := s.askShared(principal, what)
+	return s.verify.check(principal, one.ID, code, requestDigest("channel", what, nil))
 }

@@ -68,6 +68,8 @@ type Config struct {
 	// Builtins are the commands that other parts of the server implement. They take
 	// precedence over commands of extensions.
 	Builtins []command.Command
+	// Channels are the chat services that the server itself has, for the catalog of what can be set up.
+	Channels []declaration.Channel
 	Mode     policy.Deployment
 	// NeedDigest refuses installs from an address without a hash.
 	NeedDigest bool
@@ -217,7 +219,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	x.changed()
 	x.surface = extensionserve.New(extensionserve.Config{
 		Door: cfg.Door, Extensions: management{x.manager, x}, Catalog: cfg.Catalog, MaxPackage: archive.MaxBytes,
-		Static: operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: x.dir, Origin: "global"}}}),
+		Static: operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: x.dir, Origin: "global"}}, Channels: cfg.Channels}),
 	})
 	x.gauges(cfg.Metrics)
 	return x, nil

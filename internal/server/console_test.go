@@ -199,6 +199,7 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodPost, "/api/v1/grants", `{"principal":"agent:local-agent","action":"*"}`},
 		{http.MethodPost, "/api/v1/policy/changes", `{}`},
 		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
+		{http.MethodPost, "/api/v1/channels", `{"kind":"telegram","secret":"x"}`},
 		{http.MethodPost, "/api/v1/invocations", `{"target":"` + external + `","input":{}}`},
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/local/diff"
 	"github.com/junctor-run/junctor/internal/local/memory"
@@ -38,7 +40,16 @@ func (s *Server) sources() []capability.Source {
 		s.endpoints.Source(),
 		s.upstreams.Source(),
 		s.nodes.Source(),
+		s.chat.Source(),
 	}
+}
+
+// ownChannels returns the chat services that can be set up.
+func ownChannels() (list []declaration.Channel) {
+	for _, k := range chat.ChannelKinds() {
+		list = append(list, declaration.Channel{ID: k.Name, Label: k.Label, Blurb: k.Blurb, DocsPath: "docs/channels.md"})
+	}
+	return list
 }
 
 // coreFunctions returns the functions that junctor itself offers. A new one is one line here.
@@ -55,9 +66,7 @@ func (s *Server) coreFunctions() []local.Function {
 			Kind: "capability.agent-tool", Provider: capability.NewProviderKey("agent", local.CoreExtension, "default"),
 		}, s.chat.Functions()...),
 		local.FunctionsOf(capability.Contribution{
-			Kind:     "capability.agent-tool",
-			Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
-		},
-			diff.Functions(diff.Config{})...),
+			Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
+		}, diff.Functions(diff.Config{})...),
 	)
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
+	"github.com/junctor-run/junctor/internal/chat/channels/channelsql"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
@@ -24,10 +25,9 @@ func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){
 		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations,
-		upstreamsql.Owner: upstreamsql.Migrations,
-		lifecycle.Owner:   lifecycle.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
-		choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
-		agentsql.Owner: agentsql.Migrations,
+		upstreamsql.Owner: upstreamsql.Migrations, lifecycle.Owner: lifecycle.Migrations, blob.Owner: blob.Migrations,
+		push.Owner: push.Migrations, choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations,
+		tasksql.Owner: tasksql.Migrations, agentsql.Owner: agentsql.Migrations, channelsql.Owner: channelsql.Migrations,
 	} {
 		files, err := migrations()
 		if err == nil {

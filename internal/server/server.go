@@ -121,8 +121,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) 
 // open opens the parts of the server in the order of their dependencies.
 func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	cfg := s.cfg
-	// The server listens before it opens anything else, so that an address in use is reported
-	// at once.
+	// The server listens before it opens anything else, so that an address in use is reported first.
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		said := fmt.Sprintf("the address %s cannot be listened on", cfg.Listen)
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -147,8 +146,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if s.extensions, err = extensions.New(ctx, extensions.Config{
 		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Version: s.version,
 		Model:    s.models.Small,
-		Builtins: engine.Builtins(),
-		Mode:     s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
+		Builtins: engine.Builtins(), Channels: ownChannels(),
+		Mode: s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door,
 		Metrics: s.metrics,
 	}); err != nil {
 		return err
@@ -204,6 +203,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
 		Agent: cfg.Agent, Within: views(cfg.MCP.Views)[cfg.Agent.View].Within(), Policy: s.policy, Tasks: s.tasks, Bus: s.bus,
 		Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(), Logger: s.logger,
+		Channels: chat.Channels{Policy: s.policy, Verify: s.console, Secrets: s.secrets.Get, Catalog: s.catalog},
 	}); err != nil {
 		return err
 	}

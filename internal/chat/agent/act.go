@@ -41,8 +41,12 @@ var spelling = compile.Spelling{Dialect: naming.Strict64}
 
 // invocation returns a call for a run, without a target.
 func (e *Engine) invocation(row Run, who capability.Principal) capability.Invocation {
+	var from *capability.Context
+	if row.Route != nil {
+		from = &capability.Context{Route: row.Route}
+	}
 	return capability.Invocation{
-		Parent: row.ID, Surface: "agent", Client: "chat", Principal: who, Session: row.Session, Audience: capability.AudienceAgent,
+		Context: from, Parent: row.ID, Surface: "agent", Client: "chat", Principal: who, Session: row.Session, Audience: capability.AudienceAgent,
 		Within: e.cfg.Within,
 	}
 }

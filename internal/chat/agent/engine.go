@@ -215,13 +215,18 @@ func (e *Engine) lookup(id string) *run {
 
 // Send begins a run for a message, or passes the message to the run that is under way in the
 // conversation, which sees it with its next question to the model. It returns a follower of the
-// run, which the caller must close. Errors: those of [policy.Policy.Assistant]; overloaded;
-// unavailable once the server stops.
+// run, which the caller must close; nil if m.Again is set and the message was sent before. Errors:
+// those of [policy.Policy.Assistant]; overloaded; unavailable once the server stops.
 func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 	if _, err := e.cfg.Policy.Assistant(ctx, m.Person); err != nil {
 		return nil, err
 	}
 	key := [2]string{m.Person.ID, m.Session}
+	if m.Again && m.Key != "" {
+		if taken, err := e.taken(ctx, m); err != nil || taken {
+			return nil, err
+		}
+	}
 	for {
 		e.mu.Lock()
 		if e.closed {
@@ -250,6 +255,25 @@ func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 	}
 }
 
+// taken reports whether one of the last runs of the conversation has the message.
+func (e *Engine) taken(ctx context.Context, m Message) (bool, error) {
+	list, _, err := e.cfg.Journal.Runs(ctx, Query{Person: m.Person.ID, Session: m.Session, Limit: 100})
+	for _, r := range list {
+		if err != nil {
+			break
+		}
+		var records []Record
+		records, err = e.cfg.Journal.Records(ctx, r.ID)
+		for _, rec := range records {
+			var doc struct{ Key string }
+			if (rec.Kind == kindStarted || rec.Kind == kindGuidance) && json.Unmarshal(rec.Doc, &doc) == nil && doc.Key == m.Key {
+				return true, nil
+			}
+		}
+	}
+	return false, err
+}
+
 // begin stores a new run. The caller holds r.mu.
 func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error) {
 	r.row.State = Failed // until it is stored
@@ -259,8 +283,10 @@ func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error
 	}
 	now := e.cfg.Now().UTC()
 	r.row = Run{ID: task.ID, Person: m.Person.ID, Session: m.Session, Gateway: e.cfg.Gateway, State: Working, Created: now, Updated: now}
+	r.row.Route = m.Route
 	ctx = context.WithoutCancel(ctx)
-	if err := e.save(ctx, r, nil, entry{kindStarted, started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted}}); err != nil {
+	first := started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted, m.Key}
+	if err := e.save(ctx, r, nil, entry{kindStarted, first}); err != nil {
 		_, err2 := e.cfg.Tasks.Move(ctx, task.ID, tasks.Movement{State: tasks.Failed, Error: capability.AsError(err)})
 		r.row.State = Failed
 		return nil, errors.Join(err, err2)
@@ -282,7 +308,7 @@ func (e *Engine) guide(ctx context.Context, r *run, m Message) (f *Follower, ok 
 		return nil, false, capability.Errorf(capability.CodeOverloaded, "agent", "the run %s takes no more messages before it has ended",
 			r.row.ID).With("queue_full", "wait for its reply, or stop it with /stop")
 	}
-	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{m.Text}}); err != nil {
+	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{m.Text, m.Key}}); err != nil {
 		return nil, false, err
 	}
 	f = e.follow(r)

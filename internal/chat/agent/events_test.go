@@ -82,7 +82,7 @@ func TestAReaderThatReturnsHasTheWholeText(t *testing.T) {
 				live.add("lost ")
 				look(live)
 				if rnd.IntN(2) == 0 {
-					j.add(t, kindGuidance, guidance{"go on"})
+					j.add(t, kindGuidance, guidance{Text: "go on"})
 				}
 				look(liveText{})
 			}

@@ -57,6 +57,8 @@ type Run struct {
 	Created    time.Time
 	Updated    time.Time
 	Seq        int64 // of the last record
+	// Route is the conversation of a chat service that the message came from, or nil.
+	Route *capability.Route
 }
 
 // Journal stores runs and their records. A run has one writer at a time.
@@ -180,4 +182,9 @@ type Message struct {
 	Turns   []Turn // the conversation so far, with the message at its end
 	// Tainted is set if Turns contain text that neither the person nor the operator wrote.
 	Tainted bool
+	Route   *capability.Route // see Run
+	// Key identifies the message where it came from, or "". Again is set if an earlier process may
+	// have sent it.
+	Key   string
+	Again bool
 }

@@ -40,6 +40,7 @@ type started struct {
 	System  string `json:"system"`
 	Turns   []Turn `json:"turns"`
 	Tainted bool   `json:"tainted,omitzero"`
+	Key     string `json:"key,omitzero"` // of the message, see [Message]
 }
 
 // tool is a function that the model may call, as it was shown first. It keeps its bytes for the
@@ -87,6 +88,7 @@ type result struct {
 
 type guidance struct {
 	Text string `json:"text"`
+	Key  string `json:"key,omitzero"`
 }
 
 type replied struct {

@@ -23,6 +23,7 @@ type Config struct {
 	Door     *httpapi.Door
 	Chat     *engine.Engine
 	Agent    Agent // nil: it is off
+	Channels Channels
 	Runs     *tasks.Runs
 	Blobs    *blob.Store
 	Commands func() *command.Router
@@ -49,6 +50,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("DELETE /api/v1/chat/sessions/{id}", s.forget)
 	handle("GET /api/v1/chat/slash-commands", s.commands)
 	handle("POST /api/v1/chat/refresh-commands", s.refresh, capability.RoleAdmin, capability.RoleOperator)
+	s.channelRoutes(mux)
 	handle("GET /api/v1/agent/runs", s.withAgent(s.agentRuns))
 	handle("GET /api/v1/agent/runs/{run}", s.withAgent(s.agentRun))
 	handle("GET /api/v1/agent/runs/{run}/events", s.withAgent(s.agentEvents))

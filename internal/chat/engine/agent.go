@@ -44,11 +44,15 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 	text, _ := session.Cut(m.Text, talkMessage)
 	f, err := e.cfg.Agent.Send(ctx, agent.Message{
 		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: text, Tainted: tainted(recent),
+		Route: m.Route, Key: m.Key, Again: m.Again,
 	})
-	if err != nil {
-		return answer{}, err
+	if err != nil || f == nil {
+		return answer{kind: TypeAccepted}, err
 	}
 	defer f.Close()
+	if m.Detached {
+		return answer{kind: TypeAccepted, run: f.Run}, nil
+	}
 	var heard strings.Builder
 	say := func(piece string) error {
 		heard.WriteString(piece)
@@ -126,26 +130,24 @@ func (e *Engine) replyOf(run string, o agent.Outcome) answer {
 	return a
 }
 
-// Deliver stores the reply of a run once, and returns the number of the message. It is
-// [agent.Config.Deliver].
-func (e *Engine) Deliver(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
+// Deliver stores the reply of a run once, and returns it.
+func (e *Engine) Deliver(ctx context.Context, r agent.Run, o agent.Outcome) (session.Message, error) {
 	owner := session.Owner{Principal: r.Person, Session: r.Session}
 	recent, err := e.cfg.Messages.Recent(ctx, owner, talkMessages)
 	if err != nil {
-		return 0, err
+		return session.Message{}, err
 	}
 	for _, m := range recent {
 		if d := dataOf(m); d.Run == r.ID && d.Status != statusWaiting {
-			return m.Seq, nil
+			return m, nil
 		}
 	}
 	a := e.replyOf(r.ID, o)
 	meta, err := json.Marshal(a.metadata)
 	if err != nil {
-		return 0, err
+		return session.Message{}, err
 	}
-	m, err := e.cfg.Messages.Append(ctx, owner, session.RoleAssistant, a.text, meta)
-	return m.Seq, err
+	return e.cfg.Messages.Append(ctx, owner, session.RoleAssistant, a.text, meta)
 }
 
 func dataOf(m session.Message) (d replyData) {

@@ -29,6 +29,7 @@ const (
 	TypePrompt       = "extension_prompt" // the command is unknown or disabled; the text suggests a remedy
 	TypeConfirmation = "confirmation"     // the command needs an approval first
 	TypeError        = "error"
+	TypeAccepted     = "accepted" // the agent works on it; its reply follows
 )
 
 // Model answers messages that are not commands. emit, which may be nil, receives the pieces
@@ -67,6 +68,18 @@ type Message struct {
 	Text      string
 	Client    string // the caller's program, for the audit log
 	NoCache   bool
+	// Route is the conversation of a chat service that the text came from, or nil; Key identifies the
+	// text there. A text with a key that is stored already is not stored again if Again is set.
+	Route *capability.Route
+	Key   string
+	Again bool
+	// Detached returns as soon as the agent has the message.
+	Detached bool
+}
+
+// origin is the metadata of a message that has a key.
+type origin struct {
+	Key string `json:"key"`
 }
 
 // Stream receives a reply while it is produced. The text of the reply is the concatenation
@@ -106,7 +119,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 		return Reply{}, capability.Errorf(capability.CodeInvalidInput, "chat", "there is no text")
 	}
 	route, is, routed := e.cfg.Commands().Route(m.Text)
-	if _, err := e.cfg.Messages.Append(ctx, owner, session.RoleUser, keepable(m.Text, route, is), nil); err != nil {
+	if err := e.keep(ctx, owner, m, keepable(m.Text, route, is)); err != nil {
 		return Reply{}, err
 	}
 	var a answer
@@ -120,6 +133,9 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 		if a, err = e.talk(ctx, m, owner, to); err != nil {
 			return Reply{}, err
 		}
+	}
+	if a.kind == TypeAccepted {
+		return Reply{Type: a.kind, Run: a.run}, nil
 	}
 	unheard := a.send(to)
 	meta, err := json.Marshal(a.metadata)
@@ -139,6 +155,32 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end", unheard)
 	}
 	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation, Run: a.run, Event: a.event}, err
+}
+
+// keep stores a message, unless it is stored already.
+func (e *Engine) keep(ctx context.Context, owner session.Owner, m Message, text string) error {
+	if m.Key == "" {
+		_, err := e.cfg.Messages.Append(ctx, owner, session.RoleUser, text, nil)
+		return err
+	}
+	meta, err := json.Marshal(origin{m.Key})
+	if err != nil {
+		return err
+	}
+	if m.Again {
+		recent, err := e.cfg.Messages.Recent(ctx, owner, session.MaxPage)
+		if err != nil {
+			return err
+		}
+		for _, old := range recent {
+			var o origin
+			if json.Unmarshal(old.Metadata, &o) == nil && o.Key == m.Key {
+				return nil
+			}
+		}
+	}
+	_, err = e.cfg.Messages.Append(ctx, owner, session.RoleUser, text, meta)
+	return err
 }
 
 // keepable returns the form of a message that may be stored: sensitive arguments of a

@@ -59,6 +59,16 @@ const (
 	SkillDegraded    Event = "skill_degraded"
 	CallLost         Event = "call_lost"
 
+	ChannelAdded       Event = "channel_added"
+	ChannelRemoved     Event = "channel_removed"
+	ChannelUp          Event = "channel_up"
+	ChannelDown        Event = "channel_down"
+	ChannelPairing     Event = "channel_pairing" // a code was made
+	ChannelPaired      Event = "channel_paired"
+	ChannelUnpaired    Event = "channel_unpaired"
+	ChannelRefused     Event = "channel_refused" // what arrived changes nothing
+	ChannelUndelivered Event = "channel_undelivered"
+
 	UpstreamAdded            Event = "upstream_added"
 	UpstreamLoggedIn         Event = "upstream_logged_in"
 	UpstreamRemoved          Event = "upstream_removed"
@@ -154,7 +164,7 @@ func EventTable() (rows []EventRow) {
 		{Info, c, true, []Event{CapabilityExecuted, CapabilityCancelled}},
 		{Warning, c, false, []Event{
 			CapabilitySlow, CommandConflict, EndpointDown, NodeSuspect, SkillDegraded, UpstreamFailed,
-			CapabilityConflictDetected, CapabilityRouteVetoed,
+			CapabilityConflictDetected, CapabilityRouteVetoed, ChannelDown, ChannelUndelivered,
 		}},
 		{Error, c, true, []Event{CapabilityFailed, CapabilityTimeout}},
 		{Warning, s | c, true, []Event{PermissionDenied}},
@@ -163,16 +173,17 @@ func EventTable() (rows []EventRow) {
 			CommandRouted, ExtensionInstalled, ExtensionEnabled, ExtensionDisabled, ExtensionUpgraded, ExtensionUninstalled,
 			ExtensionStepExecuted, EgressAllowed, EndpointConnected, EndpointDisconnected, EndpointSynced, EndpointUp,
 			ModuleLoaded, ModuleReloaded, ModuleUnloaded, NodeJoined, NodeResumed, NodeLeft, NodeUpdated, SkillInstalled,
-			SkillUpdated, SkillUninstalled, UpstreamAdded, UpstreamRemoved, UpstreamRecovered, CapabilityNameDisambiguated,
+			SkillUpdated, SkillUninstalled, UpstreamAdded, UpstreamRemoved, UpstreamRecovered, ChannelUp, CapabilityNameDisambiguated,
 			CapabilitySlotSelected,
 		}},
 		{Warning, c, true, []Event{RateLimited, QueueRejected}},
 		{Error, c, false, []Event{ExtensionInstallFailed, CallLost}},
 		{Warning, s | c, false, []Event{SandboxDegraded, NodeSuperseded}},
-		{Warning, s, false, []Event{EgressDenied, GrantRevoked, PolicyChanged, NodeRevoked, PinHeld, TokenRevoked, LoginFailed}},
+		{Warning, s, false, []Event{EgressDenied, GrantRevoked, PolicyChanged, NodeRevoked, PinHeld, TokenRevoked, LoginFailed, ChannelRefused}},
 		{Info, s, false, []Event{
 			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
-			UpstreamQuestionAnswered, AgentPermission, TokenCreated, Login, SessionEnded, ConfigChanged, AuditVerified,
+			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
+			ChannelUnpaired, Login, SessionEnded, ConfigChanged, AuditVerified,
 		}},
 		{Info, 0, false, []Event{
 			TaskCreated, TaskStatusChanged, TaskDecision, TaskValidated, WorkspaceProvisioned, WorkspaceFinalized,

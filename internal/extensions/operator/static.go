@@ -92,9 +92,9 @@ type StaticCatalogs struct {
 	Extensions []declaration.Extension
 }
 
-// CompileStatic builds the static catalogs of extensions. The result does not depend
-// on their order.
-func CompileStatic(extensions []declaration.Extension) (*StaticCatalogs, error) {
+// CompileStatic builds the static catalogs of extensions, and of the server's own channels. The
+// result does not depend on their order.
+func CompileStatic(extensions []declaration.Extension, own ...declaration.Channel) (*StaticCatalogs, error) {
 	c := &StaticCatalogs{Extensions: extensions}
 	admitted := declaration.Resolve(extensions, nil)
 	for _, x := range admitted.Extensions {
@@ -113,7 +113,7 @@ func CompileStatic(extensions []declaration.Extension) (*StaticCatalogs, error) 
 	for _, x := range admitted.Shadowed {
 		c.Diagnostics = append(c.Diagnostics, "package "+x.String()+" stands behind one of a stronger origin")
 	}
-	var listed []declaration.Extension
+	listed := []declaration.Extension{{ID: "junctor", Channels: own}}
 	for _, x := range slices.Concat(admitted.Extensions, admitted.Shadowed, admitted.Refused) {
 		if _, failed := admitted.Failed[x.ID]; !failed {
 			listed = append(listed, *x)

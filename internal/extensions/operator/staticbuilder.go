@@ -37,6 +37,8 @@ type StaticConfig struct {
 	// Open opens a directory for reading. If nil, [os.OpenRoot] is used, which does
 	// not follow links out of it. A missing directory counts as empty.
 	Open func(path string) (fs.FS, func() error, error)
+	// Channels are those of the server itself.
+	Channels []declaration.Channel
 	// Now is the clock; nil is [time.Now].
 	Now func() time.Time
 }
@@ -95,7 +97,7 @@ func (b *StaticBuilder) Build(ctx context.Context) (*StaticCatalogs, error) {
 		}
 	}
 	b.known.Store(&r.fresh)
-	c, err := CompileStatic(r.found)
+	c, err := CompileStatic(r.found, b.cfg.Channels...)
 	if err != nil {
 		return nil, err
 	}

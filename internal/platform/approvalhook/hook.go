@@ -184,11 +184,8 @@ func (h *Hook) send(ctx context.Context, id string, body []byte) (again bool, er
 	if err != nil {
 		return false, fmt.Errorf("the URL cannot be used")
 	}
-	now := strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Webhook-Id", id)
-	req.Header.Set("Webhook-Timestamp", now)
-	req.Header.Set("Webhook-Signature", signature(key, id, now, body))
+	Sign(req.Header, key, id, time.Now(), body)
 	res, err := h.http.RoundTrip(req) // follows no redirect
 	if err != nil {
 		return true, fmt.Errorf("the receiver cannot be reached")
@@ -214,6 +211,26 @@ func signature(key secret.Value, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, raw)
 	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Sign sets the id, the time and the signature of a request in its headers.
+func Sign(header http.Header, key secret.Value, id string, now time.Time, body []byte) {
+	stamp := strconv.FormatInt(now.Unix(), 10)
+	header.Set("Webhook-Id", id)
+	header.Set("Webhook-Timestamp", stamp)
+	header.Set("Webhook-Signature", signature(key, id, stamp, body))
+}
+
+// Verify reports whether one of the signatures in a header is that of a request. The caller checks
+// the time.
+func Verify(key secret.Value, signatures, id, timestamp string, body []byte) bool {
+	want := []byte(signature(key, id, timestamp, body))
+	for one := range strings.FieldsSeq(signatures) {
+		if hmac.Equal([]byte(one), want) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *Hook) failed(why string) {

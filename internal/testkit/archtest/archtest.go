@@ -124,6 +124,7 @@ func libraryHomes() map[string]string {
 		"github.com/coder/websocket":             "internal/nodes/messaging/natsbus internal/taskagents/agentserve bench cmd/junctor",
 		"github.com/creack/pty":                  "internal/platform/process",
 		"golang.org/x/term":                      "cmd/junctor",
+		"github.com/go-telegram/bot":             "internal/chat/channels/telegram",
 		"charm.land/bubbletea":                   "cmd/junctor",
 		"github.com/charmbracelet/x/ansi":        "cmd/junctor",
 		"mvdan.cc/sh":                            "internal/taskagents/permit",

@@ -49,13 +49,14 @@ type doc struct {
 	ToolCalls  int               `json:"tool_calls"`
 	Worked     time.Duration     `json:"worked"`
 	Seq        int64             `json:"seq"`
+	Route      *capability.Route `json:"route,omitzero"`
 }
 
 const columns = `id, person, session, gateway, state, created, updated, doc`
 
 // Save implements [agent.Journal].
 func (s *Store) Save(ctx context.Context, r agent.Run, records ...agent.Record) error {
-	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq})
+	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq, r.Route})
 	if err != nil {
 		return err
 	}
@@ -92,6 +93,7 @@ func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
 	}
 	r.Created, r.Updated = time.Unix(0, created).UTC(), time.Unix(0, updated).UTC()
 	r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq = d.Approvals, d.Error, d.ModelCalls, d.ToolCalls, d.Worked, d.Seq
+	r.Route = d.Route
 	return r, nil
 }
 
