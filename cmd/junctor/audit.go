@@ -28,7 +28,7 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "List every record of one invocation, or of the calls of one task, the oldest first, and why it was decided so",
+		a.auditShortcut("trail ID", "List the records of an invocation or a task's calls, oldest first, with why",
 			func(q url.Values, arg string) {
 				if strings.HasPrefix(arg, "tsk_") {
 					q.Set("parent", arg)

@@ -126,8 +126,7 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 	return c
 }
 
-// checkPolicies loads changed policy files, and reports whether they are in force and name
-// only what exists.
+// checkPolicies loads changed policy files, and reports whether all are in force and name what exists.
 func (p *plane) checkPolicies(ctx context.Context) httpapi.Check {
 	p.policyFiles.Reload(ctx, capability.Principal{ID: "server", Role: capability.RoleAdmin})
 	c := httpapi.Check{Name: "policy rules", OK: true, Detail: fmt.Sprintf("%d rules", len(p.policy.Rules()))}

@@ -103,15 +103,14 @@ type Options struct {
 
 // New opens the home of cfg and everything in it, and listens. On an error nothing stays open.
 func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
-	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now(), stopping: make(chan struct{})}
+	logger := cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	s := &Server{cfg: cfg, version: opts.Version, logger: logger, began: time.Now(), stopping: make(chan struct{})}
 	s.startup = httpapi.NewStartup(settleTimeout+time.Second, func() int { return s.endpoints.Missing() })
-	s.logger = cmp.Or(s.logger, slog.New(slog.DiscardHandler))
-	s.plane.logger = s.logger
+	s.plane.logger = logger
 	var err error
 	if s.home, err = OpenHome(cfg.Home); err != nil {
 		return nil, err
-	}
-	if err = s.open(ctx, opts); err != nil {
+	} else if err = s.open(ctx, opts); err != nil {
 		s.close()
 		return nil, err
 	}

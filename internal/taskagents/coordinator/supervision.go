@@ -178,7 +178,8 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 		}
 	}
 	if override != nil {
-		a.Action, a.Response, a.UseKeys, a.Keys, a.Reasoning = "respond", override.Response, override.UseKeys, override.Keys, "A person answered it."
+		a.Action, a.Reasoning = "respond", "A person answered it."
+		a.Response, a.UseKeys, a.Keys = override.Response, override.UseKeys, override.Keys
 	}
 	if about.Blocker != nil {
 		if term, err := t.c.cfg.Sessions.Terminal(t.id); err != nil || !t.open(term, about.Blocker) {

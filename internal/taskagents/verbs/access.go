@@ -108,7 +108,7 @@ func Parse(policy, connectors string) Policy {
 
 // broken returns a policy that denies everything because the variable name is malformed.
 func broken(name string, err error) Policy {
-	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so the use of task agents is refused", name,
+	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so task agents are refused", name,
 		err).
 		With("forbidden", "write a role (GUEST, USER, ADMIN, OWNER) or {\"default\": …, \"connectors\": {…}}")}
 }
