@@ -79,7 +79,7 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 }
 
 func badAnswer(message string, cause error) error {
-	return capability.Wrap(capability.CodeFailed, opRoute, message, cause).With("bad_answer", "report it to the operator of this module's endpoint")
+	return capability.Wrap(capability.CodeFailed, opRoute, message, cause).With("bad_answer", "report it to the operator of the endpoint")
 }
 
 func (s *Surface) call(w http.ResponseWriter, r *http.Request, inv capability.Invocation) (invoke.Reply, error) {
