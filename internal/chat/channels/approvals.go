@@ -91,14 +91,17 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 		}
 		said, file := describe(a, input)
 		op := Op{Verb: VerbSend, Conversation: p.Conversation}
-		if file != nil && len(file.Data) <= min(maxAttached, c.kind.MaxFile) {
-			op.Key, op.File = "input "+a.ID+" "+p.User, file
-			if err := h.queue(ctx, p.Ref, op, ""); err != nil {
+		list := buttons(a)
+		if file != nil && len(file.Data) > min(maxAttached, c.kind.MaxFile) {
+			list = slices.DeleteFunc(list, func(b Button) bool { return b.Data != string(policy.DecideDeny) })
+		} else if file != nil {
+			op.Key, op.File = inputKey(a.ID, p.User), file
+			if err := h.queue(ctx, p.Ref, op, a.ID); err != nil {
 				h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
 				continue
 			}
 		}
-		op.Key, op.File, op.Text, op.Buttons = promptKey(a.ID, p.User), nil, said, buttons(a)
+		op.Key, op.File, op.Text, op.Buttons = promptKey(a.ID, p.User), nil, said, list
 		if err := h.queue(ctx, p.Ref, op, a.ID); err != nil {
 			h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
 		}
@@ -106,6 +109,22 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 }
 
 func promptKey(approval, user string) string { return "prompt " + approval + " " + user }
+func inputKey(approval, user string) string  { return "input " + approval + " " + user }
+
+// shownWhole reports whether the message about an approval, and the file with its input if the
+// message does not hold it, have reached a person.
+func (h *Hub) shownWhole(ctx context.Context, p Person, a policy.Approval) bool {
+	input, err := h.cfg.Policy.ApprovalInput(ctx, a.ID)
+	if err != nil {
+		return false
+	}
+	list, err := h.cfg.Store.Shown(ctx, a.ID)
+	arrived := func(key string) bool {
+		return slices.ContainsFunc(list, func(s Send) bool { return s.Ref == p.Ref && s.Op.Key == key && s.State == SendDone })
+	}
+	_, file := describe(a, input)
+	return err == nil && arrived(promptKey(a.ID, p.User)) && (file == nil || arrived(inputKey(a.ID, p.User)))
+}
 
 // describe returns an approval as a text, and its input as a file if the text does not hold it whole.
 func describe(a policy.Approval, input []byte) (said string, file *File) {
@@ -302,6 +321,9 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 	if a.State != policy.ApprovalPending {
 		h.settle(ctx, id)
 		return "This is over: " + outcome(a), false
+	}
+	if reply.Decision != policy.DecideDeny && !h.shownWhole(ctx, p, a) {
+		return "Its input is not shown here whole. Decide in the console, or see it with: junctor approvals show " + id, false
 	}
 	if h.needsCode(a, reply) && c.account.Verify != "off" {
 		what := fmt.Sprintf("%s %s%s of %s", id, reply.Decision, reply.Text, text.Visible(a.Principal))

@@ -554,6 +554,17 @@ func TestDecisionsByMessage(t *testing.T) {
 	r.tg.Press(1, 1, m.ID, "once")
 	said("This is over: Expired")
 
+	// What was not shown whole cannot be approved here.
+	huge := ask("huge", capability.EffectWrite, `{"text":"`+strings.Repeat("x", 2<<20)+`"}`)
+	if m = shown(huge.ID); strings.Join(m.Buttons, " ") != "deny" {
+		t.Errorf("buttons of an input that is too long: got %v, want deny", m.Buttons)
+	}
+	r.tg.Write(1, 1, "/approve "+huge.ID+" once")
+	said("is not shown here whole")
+	if got := state(huge.ID); got != policy.ApprovalPending {
+		t.Errorf("an input that is too long: got %s, want pending", got)
+	}
+
 	harmless := ask("deny", capability.EffectAdmin, `{}`)
 	r.tg.Press(1, 1, shown(harmless.ID).ID, "deny") // needs no code
 	said("Denied by operator:telegram.work.1.")
