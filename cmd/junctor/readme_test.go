@@ -125,7 +125,7 @@ func TestChannelsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/channels.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the page: got %v, want no error", err)
 	}
 	const token = "4200:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
 	tg := faketelegram.New(t, token)
