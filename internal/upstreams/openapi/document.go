@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -351,6 +352,9 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 // parametersOf returns the parameters of an operation and of its path, which the former override.
 func parametersOf(o operation) (out []*openapi3.Parameter) {
 	byPlace := make(map[string]*openapi3.Parameter)
+	for _, m := range regexp.MustCompile(`\{([^{}/]+)\}`).FindAllStringSubmatch(o.path, -1) { // documents forget some
+		byPlace["path "+m[1]] = &openapi3.Parameter{Name: m[1], In: "path"}
+	}
 	for _, list := range []openapi3.Parameters{o.item.Parameters, o.op.Parameters} {
 		for _, ref := range list {
 			if ref == nil || ref.Value == nil || ref.Value.Name == "" {

@@ -108,6 +108,7 @@ func TestInputsBecomeRequests(t *testing.T) {
 		want                           sent
 	}{
 		"path":                 {"/i/{v}", "get", par("path", ", required: true", "{type: string}"), `{"v":"a/b c"}`, sent{URI: "/v2/i/a%2Fb%20c"}},
+		"path, not declared":   {"/i/{v}/x", "get", "summary: x", `{"v":"a"}`, sent{URI: "/v2/i/a/x"}},
 		"large number":         {"/i/{v}", "get", par("path", "", "{type: integer}"), `{"v":12345678901234567890}`, sent{URI: "/v2/i/12345678901234567890"}},
 		"label":                {"/i/{v}", "get", par("path", ", style: label", list), `{"v":["a","b"]}`, sent{URI: "/v2/i/.a,b"}},
 		"matrix, exploded":     {"/i/{v}", "get", par("path", ", style: matrix, explode: true", list), `{"v":["a","b"]}`, sent{URI: "/v2/i/;v=a;v=b"}},
