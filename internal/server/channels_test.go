@@ -32,7 +32,7 @@ type channelRow struct {
 func (n *node) addTelegram(t *testing.T, tg *faketelegram.Server, more map[string]any) {
 	t.Helper()
 	n.storeSecret(t, "bot", botToken)
-	body := map[string]any{"kind": "telegram", "account": "work", "secret": "bot", "url": tg.URL}
+	body := map[string]any{"kind": "telegram", "account": "desk", "secret": "bot", "url": tg.URL}
 	for k, v := range more {
 		body[k] = v
 	}
@@ -52,7 +52,7 @@ func (n *node) storeSecret(t testing.TB, name, value string) {
 
 func (n *node) channel(t *testing.T) (out channelRow) {
 	t.Helper()
-	n.must(t, http.MethodGet, "/api/v1/channels/telegram/work", nil, &out)
+	n.must(t, http.MethodGet, "/api/v1/channels/telegram/desk", nil, &out)
 	return out
 }
 
@@ -60,7 +60,7 @@ func (n *node) channel(t *testing.T) (out channelRow) {
 func (n *node) pair(t *testing.T, tg *faketelegram.Server, user int64, role, name string) {
 	t.Helper()
 	var made struct{ Code string }
-	n.must(t, http.MethodPost, "/api/v1/channels/telegram/work/people", map[string]string{"role": role, "name": name}, &made)
+	n.must(t, http.MethodPost, "/api/v1/channels/telegram/desk/people", map[string]string{"role": role, "name": name}, &made)
 	if len(made.Code) != 8 {
 		t.Fatalf("pairing code: got %q, want 8 characters", made.Code)
 	}
@@ -258,7 +258,7 @@ func TestOneToolSendsByFiveAccounts(t *testing.T) {
 	n := serve(t, t.TempDir())
 	n.storeSecret(t, "bot", botToken)
 	tgs, hooks := map[string]*faketelegram.Server{}, map[string]*receiver{}
-	for _, name := range []string{"home", "work", "team"} {
+	for _, name := range []string{"home", "desk", "team"} {
 		tgs[name] = faketelegram.New(t, botToken)
 		n.must(t, http.MethodPost, "/api/v1/channels", map[string]any{"kind": "telegram", "account": name, "secret": "bot", "url": tgs[name].URL}, nil)
 	}
@@ -287,7 +287,7 @@ func TestOneToolSendsByFiveAccounts(t *testing.T) {
 		return out, err
 	}
 	eventually(t, "the catalog has them", func() bool { // it follows the connections
-		_, err := send("selected", "71", map[string]string{"channel": "telegram", "account": "work"}, nil)
+		_, err := send("selected", "71", map[string]string{"channel": "telegram", "account": "desk"}, nil)
 		return err == nil
 	})
 	if _, err := send("ambiguous", "71", nil, nil); capability.CodeOf(err) != capability.CodeSelectionRequired {
@@ -312,7 +312,7 @@ func TestOneToolSendsByFiveAccounts(t *testing.T) {
 		_, err := send("gone", "", map[string]string{"channel": "webhook", "account": "b"}, nil)
 		return capability.CodeOf(err) == capability.CodeNotFound
 	})
-	for name, want := range map[string]string{"work": "selected", "team": "bound", "home": ""} {
+	for name, want := range map[string]string{"desk": "selected", "team": "bound", "home": ""} {
 		for _, m := range tgs[name].Sent() {
 			if want == "" || m.Text != want {
 				t.Errorf("by telegram:%s: got %q, want %q", name, m.Text, want)

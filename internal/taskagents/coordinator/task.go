@@ -361,7 +361,7 @@ func (t *task) tick() {
 	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTimeout)):
 		t.waiting = time.Time{}
 		t.expire()
-		t.end(row.SessionInterrupted, "Not answered within 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
+		t.end(row.SessionInterrupted, "Not answered within 24 hours.", t.event("stopped", map[string]string{"reason": "not answered in time"}))
 		t.stop(false)
 	case !retrying.IsZero() && !now.Before(retrying.Add(retryTimeout)):
 		t.mu.Lock()
