@@ -22,10 +22,13 @@ func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
 		return upstream.DialMCP(cfg)
 	case record.KindOpenAPI:
 		api, err := openapi.New(openapi.Config{
-			Name: cfg.Name, Document: cfg.Document, Base: cfg.URL, Local: cfg.Local, HTTP: cfg.HTTP, Fetch: cfg.Fetch, Header: cfg.Header,
+			Document: cfg.Document, Base: cfg.URL, Local: cfg.Local, HTTP: cfg.HTTP, Fetch: cfg.Fetch, Header: cfg.Header,
 			Secret: cfg.Secret,
 		})
-		return &apiClient{API: api}, err
+		if err != nil {
+			return nil, err
+		}
+		return &apiClient{API: api}, nil
 	}
 	in := a2a.Config{Name: cfg.Name, Card: cfg.URL, Header: cfg.Header, Local: cfg.Local, Down: cfg.Down}
 	for _, key := range cfg.Keys {

@@ -37,7 +37,6 @@ const (
 
 // Config configures an API.
 type Config struct {
-	Name string
 	// Document is an https URL, an http URL if Local, or the absolute path of a file.
 	Document string
 	// Base is the URL below which all operations are. If it equals Document, the document's first
@@ -349,10 +348,12 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 	return out, nil
 }
 
+var pathParameter = regexp.MustCompile(`\{([^{}/]+)\}`)
+
 // parametersOf returns the parameters of an operation and of its path, which the former override.
 func parametersOf(o operation) (out []*openapi3.Parameter) {
 	byPlace := make(map[string]*openapi3.Parameter)
-	for _, m := range regexp.MustCompile(`\{([^{}/]+)\}`).FindAllStringSubmatch(o.path, -1) { // documents forget some
+	for _, m := range pathParameter.FindAllStringSubmatch(o.path, -1) { // documents forget some
 		byPlace["path "+m[1]] = &openapi3.Parameter{Name: m[1], In: "path"}
 	}
 	for _, list := range []openapi3.Parameters{o.item.Parameters, o.op.Parameters} {

@@ -50,7 +50,7 @@ func open(t testing.TB, document, base string) *openapi.API {
 		t.Fatalf("write: got %v, want no error", err)
 	}
 	a, err := openapi.New(openapi.Config{
-		Name: "shop", Document: name, Base: base, Local: true, HTTP: http.DefaultClient, Fetch: http.DefaultClient,
+		Document: name, Base: base, Local: true, HTTP: http.DefaultClient, Fetch: http.DefaultClient,
 		Secret: func() (string, error) { return secretValue, nil },
 	})
 	if err != nil {
