@@ -326,6 +326,9 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 		return "Its input is not shown here whole. Decide in the console, or see it with: junctor approvals show " + id, false
 	}
 	if h.needsCode(a, reply) && c.account.Verify != "off" {
+		if a.Waits() { // a code here would be an answer
+			return "This answer needs a code, so give it in the console or with: junctor tasks answer", false
+		}
 		what := fmt.Sprintf("%s %s%s of %s", id, reply.Decision, reply.Text, text.Visible(a.Principal))
 		if err := h.verified(who.ID, what, code); err != nil {
 			e := capability.AsError(err)

@@ -145,7 +145,7 @@ func (h *Hub) open(a Account) (*connection, error) {
 		return nil, err
 	}
 	return &connection{
-		hub: h, account: a, kind: k, channel: channel, inbound: newLanes(maxHandling), outbound: newLanes(maxSending),
+		hub: h, account: a, kind: k, channel: channel, inbound: newLanes(maxHandling), urgent: newLanes(maxHandling), outbound: newLanes(maxSending),
 		limit: rate.NewLimiter(k.Rate, max(1, int(k.Rate))), room: make(chan struct{}, maxWaiting), ready: make(chan struct{}),
 		state: capability.Availability{State: capability.StateStarting, Reason: "it connects", Since: h.cfg.Now()},
 		next:  make(map[string]time.Time),
@@ -363,6 +363,7 @@ type connection struct {
 	kind              Kind
 	channel           Channel
 	inbound, outbound *lanes
+	urgent            *lanes // inbound decisions and control words
 	limit             *rate.Limiter
 	room              chan struct{} // a slot for each update that is not handled
 	cancel            context.CancelFunc
@@ -390,6 +391,7 @@ func (c *connection) shown() (name string, state capability.Availability) {
 func (c *connection) run(ctx context.Context) {
 	defer c.outbound.work.Wait()
 	defer c.inbound.work.Wait()
+	defer c.urgent.work.Wait()
 	if err := c.recover(ctx); err != nil && ctx.Err() == nil {
 		c.hub.cfg.Logger.Error("messages of a channel are left for the next start", "channel", c.account.String(), "err", err)
 	}

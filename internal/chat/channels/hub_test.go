@@ -480,6 +480,36 @@ func TestTheEndOfAccess(t *testing.T) {
 	}
 }
 
+func TestDecisionsDoNotWaitForCommandsOfOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(nil)
+	released, begun := make(chan struct{}), make(chan struct{}, 1)
+	defer close(released)
+	r.chat.mu.Lock()
+	r.chat.reply = func(engine.Message) string {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		<-released
+		return ""
+	}
+	r.chat.mu.Unlock()
+	const people = 20 // more than are handled at the same time
+	for i := range int64(people) {
+		r.pair(i+1, capability.RoleAgent)
+	}
+	for i := range int64(people) {
+		r.tg.Write(i+1, i+1, "/slow")
+	}
+	<-begun
+	r.tg.Write(1, 1, "/tasks")
+	r.eventually("the control word is answered", func() bool {
+		return slices.ContainsFunc(r.tg.Sent(), func(m faketelegram.Message) bool { return m.Text == "You have no tasks." })
+	})
+}
+
 // TestDecisionsByMessage covers long inputs, codes, choices of programs, and expired approvals.
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
@@ -487,13 +517,16 @@ func TestDecisionsByMessage(t *testing.T) {
 	r.add(nil)
 	r.pair(1, capability.RoleOperator)
 	r.pair(2, capability.RoleAgent)
-	ask := func(name string, effect capability.Effect, input string) policy.Approval {
+	ask := func(name string, effect capability.Effect, input string, edits ...func(*policy.Approval)) policy.Approval {
 		t.Helper()
 		now := r.cfg.Now().UTC()
 		a := policy.Approval{
 			ID: policy.NewApprovalID(now), Kind: policy.KindCall, Module: "m", Effect: effect, Summary: name, Channel: policy.ChannelOperator,
 			State: policy.ApprovalPending, Asked: now, Expires: now.Add(time.Hour), Input: []byte(input),
 			Binding: policy.Binding{Principal: "agent:x", Capability: capability.ID("m/" + name + "#x@y"), ContentHash: "c", InputDigest: name},
+		}
+		for _, edit := range edits {
+			edit(&a)
 		}
 		_, _, err := r.db.AskApproval(t.Context(), a, 100)
 		must(t, "ask", err)
@@ -563,6 +596,27 @@ func TestDecisionsByMessage(t *testing.T) {
 	said("is not shown here whole")
 	if got := state(huge.ID); got != policy.ApprovalPending {
 		t.Errorf("an input that is too long: got %s, want pending", got)
+	}
+
+	// A code would be taken as the answer to a program, so such an answer is not given here.
+	program := ask("trust", capability.EffectAdmin, ``, func(a *policy.Approval) { a.Kind = policy.KindQuestion })
+	r.eventually("the question is shown", func() bool {
+		return slices.ContainsFunc(r.tg.Sent(), func(m faketelegram.Message) bool { return strings.Contains(m.Text, program.ID) })
+	})
+	r.tg.Write(1, 1, "/approve "+program.ID+" yes")
+	said("This answer needs a code, so give it in the console")
+	r.tg.Write(1, 1, "/approve "+program.ID+" 123456")
+	r.eventually("the second answer is refused", func() bool {
+		refused := 0
+		for _, m := range r.tg.Sent() {
+			if strings.Contains(m.Text, "This answer needs a code") {
+				refused++
+			}
+		}
+		return refused == 2
+	})
+	if got := state(program.ID); got != policy.ApprovalPending {
+		t.Errorf("a question that needs a code: got %s, want pending", got)
 	}
 
 	harmless := ask("deny", capability.EffectAdmin, `{}`)

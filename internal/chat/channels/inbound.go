@@ -76,22 +76,22 @@ func (h *Hub) Hook(ctx context.Context, r Ref, header http.Header, body []byte) 
 	return err
 }
 
-// admit handles an update in the order of its conversation. Decisions and /stop do not wait for the
-// command that runs there. admit blocks while maxWaiting updates wait.
+// admit handles an update in the order of its conversation. Decisions and control
+// words wait for no command, there or elsewhere. admit blocks while maxWaiting updates wait.
 func (c *connection) admit(ctx context.Context, r Received) error {
 	select {
 	case c.room <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	lane := r.Update.Conversation + " " + r.Update.Thread
+	to := c.inbound
 	if word, _ := control(r.Update.Text); r.Update.Kind == Pressed || word != "" {
-		lane += " !"
+		to = c.urgent
 	}
 	c.mu.Lock()
 	ctx = c.life // a request ends before its update is handled
 	c.mu.Unlock()
-	c.inbound.add(lane, func() {
+	to.add(r.Update.Conversation+" "+r.Update.Thread, func() {
 		defer func() { <-c.room }()
 		for delay := firstDelay; ; delay = min(2*delay, backoffDelay) {
 			err := c.handle(ctx, r)
