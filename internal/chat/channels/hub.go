@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -145,7 +146,8 @@ func (h *Hub) open(a Account) (*connection, error) {
 		return nil, err
 	}
 	return &connection{
-		hub: h, account: a, kind: k, channel: channel, inbound: newLanes(maxHandling), urgent: newLanes(maxHandling), outbound: newLanes(maxSending),
+		hub: h, account: a, kind: k, channel: channel,
+		inbound: newLanes(maxHandling), urgent: newLanes(maxHandling), outbound: newLanes(maxSending),
 		limit: rate.NewLimiter(k.Rate, max(1, int(k.Rate))), room: make(chan struct{}, maxWaiting), ready: make(chan struct{}),
 		state: capability.Availability{State: capability.StateStarting, Reason: "it connects", Since: h.cfg.Now()},
 		next:  make(map[string]time.Time),
@@ -417,27 +419,14 @@ func (c *connection) run(ctx context.Context) {
 			delay = firstDelay
 		}
 		c.down(ctx, e)
-		pause := max(delay/2+rand.N(delay/2), e.RetryAfter) //nolint:gosec // spreads attempts
+		next := max(delay/2+rand.N(delay/2), e.RetryAfter) //nolint:gosec // spreads attempts
 		switch e.Code {
 		case capability.CodeUnauthenticated:
-			pause = refusedDelay
+			next = refusedDelay
 		case capability.CodeConflict:
-			pause = backoffDelay
+			next = backoffDelay
 		}
-		wait(ctx, pause)
-	}
-}
-
-// wait waits for a time or the end of ctx.
-func wait(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		_ = pause.For(ctx, next)
 	}
 }
 

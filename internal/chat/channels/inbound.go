@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/audit"
@@ -104,7 +105,7 @@ func (c *connection) admit(ctx context.Context, r Received) error {
 			if capability.CodeOf(err) != capability.CodeUnavailable {
 				break
 			}
-			wait(ctx, delay)
+			_ = pause.For(ctx, delay)
 			r.Again = true
 		}
 		if err := c.hub.cfg.Store.Handled(ctx, r.Seq); err != nil && ctx.Err() == nil {

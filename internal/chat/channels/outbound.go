@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
@@ -107,7 +108,7 @@ func (c *connection) leave(ctx context.Context, s Send) {
 		}
 		s.State = SendBegun
 		if c.hub.cfg.Store.SaveSend(ctx, s, c.hub.cfg.Now()) != nil {
-			wait(ctx, delay)
+			_ = pause.For(ctx, delay)
 			continue
 		}
 		id, err := c.channel.Do(ctx, s.Op)
@@ -121,7 +122,7 @@ func (c *connection) leave(ctx context.Context, s Send) {
 		if s.State == SendPending {
 			_ = c.hub.cfg.Store.SaveSend(context.WithoutCancel(ctx), s, c.hub.cfg.Now()) // otherwise it counts as begun, which is safe
 		}
-		wait(ctx, max(again, delay))
+		_ = pause.For(ctx, max(again, delay))
 	}
 }
 
@@ -189,20 +190,19 @@ func (c *connection) pace(ctx context.Context, op *Op) error {
 					}
 				}
 			}
-			pause := c.kind.Pause
+			gap := c.kind.Pause
 			if c.kind.Group(op.Conversation) {
-				pause = c.kind.GroupPause
+				gap = c.kind.GroupPause
 			}
-			if pause > 0 {
-				c.next[op.Conversation] = now.Add(pause)
+			if gap > 0 {
+				c.next[op.Conversation] = now.Add(gap)
 			}
 		}
 		c.mu.Unlock()
 		if !until.After(now) {
 			return c.limit.Wait(ctx)
 		}
-		wait(ctx, until.Sub(now))
-		if err := ctx.Err(); err != nil {
+		if err := pause.For(ctx, until.Sub(now)); err != nil {
 			return err
 		}
 	}
@@ -262,12 +262,12 @@ func (c *connection) away(state capability.Availability) *capability.Error {
 func (c *connection) once(ctx context.Context, s Send) (string, error) {
 	for {
 		c.mu.Lock()
-		pause, state := c.paused.Sub(c.hub.cfg.Now()), c.state
+		left, state := c.paused.Sub(c.hub.cfg.Now()), c.state
 		c.mu.Unlock()
-		if pause > limitTimeout {
-			e := capability.Errorf(capability.CodeOverloaded, "channel.send", "the service takes no message for %s", pause.Round(time.Second)).
+		if left > limitTimeout {
+			e := capability.Errorf(capability.CodeOverloaded, "channel.send", "the service takes no message for %s", left.Round(time.Second)).
 				With("rate_limited", "")
-			e.RetryAfter = pause
+			e.RetryAfter = left
 			return "", c.drop(ctx, s, e)
 		}
 		if state.State != capability.StateReady {
@@ -286,7 +286,7 @@ func (c *connection) once(ctx context.Context, s Send) (string, error) {
 			}
 			return s.ServiceID, nil
 		case s.State != SendPending:
-			if wait(ctx, firstDelay); ctx.Err() != nil {
+			if pause.For(ctx, firstDelay) != nil {
 				return "", c.drop(ctx, s, capability.AsError(ctx.Err()))
 			}
 		case e.Code != capability.CodeOverloaded:

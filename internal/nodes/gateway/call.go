@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -148,7 +149,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 		if !noSubscriber {
 			return result, reached, err
 		}
-		if !n.New() || len(pauses) == 0 || pause(ctx, pauses[0]) != nil {
+		if !n.New() || len(pauses) == 0 || pause.For(ctx, pauses[0]) != nil {
 			g.change(ctx, func() []fleet.Event { return g.table.Absent(c.node, c.epoch, 0) })
 			return Result{}, false, cmp.Errorf(cmp.ReasonNodeNotFound, "the node %s has no session at the moment", c.node)
 		}

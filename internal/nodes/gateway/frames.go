@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -162,7 +163,7 @@ const (
 // have received no frame, until ctx ends.
 func (g *Gateway) attend(ctx context.Context) error {
 	for {
-		if err := pause(ctx, attendInterval); err != nil {
+		if err := pause.For(ctx, attendInterval); err != nil {
 			return err
 		}
 		now := time.Now()

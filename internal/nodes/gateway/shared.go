@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
@@ -61,20 +62,9 @@ func (s *shared) open(ctx context.Context) (err error) {
 			return err
 		}
 		s.g.cfg.Logger.Warn("the table of nodes cannot be opened yet", "err", err)
-		if err := pause(ctx, time.Second); err != nil {
+		if err := pause.For(ctx, time.Second); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

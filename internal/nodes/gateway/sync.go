@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
@@ -29,7 +30,7 @@ func (s *shared) watch(ctx context.Context) error {
 			s.changed(ctx, c)
 			wait = minRetryDelay
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 		wait = min(2*wait, maxRetryDelay)
@@ -154,7 +155,7 @@ func (s *shared) restore(ctx context.Context, node string) {
 // others do if that one does not.
 func (s *shared) refresh(ctx context.Context) error {
 	for {
-		if err := pause(ctx, s.g.cfg.Refresh/10); err != nil {
+		if err := pause.For(ctx, s.g.cfg.Refresh/10); err != nil {
 			return err
 		}
 		if s.g.deaf.Load() || !s.isSynced() {

@@ -59,12 +59,12 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 	case s == http.StatusRequestEntityTooLarge:
 		return fault(capability.CodeTooLarge, "the texts are too large for the model service", said, "")
 	case s == http.StatusTooManyRequests:
-		after := pause(res.Header.Get("Retry-After"))
+		after := delay(res.Header.Get("Retry-After"))
 		err := fault(capability.CodeOverloaded, "the model service has too much to do", said, "rate_limited")
 		err.RetryAfter = after
 		return &transient{err, after}
 	case s >= 500:
-		return &transient{fault(capability.CodeUnavailable, "the model service is out of order", said, ""), pause(res.Header.Get("Retry-After"))}
+		return &transient{fault(capability.CodeUnavailable, "the model service is out of order", said, ""), delay(res.Header.Get("Retry-After"))}
 	case s == http.StatusBadRequest && c.cfg.Form == modelwire.OpenAIChat && bytes.Contains(body, []byte("max_completion_tokens")) &&
 		!c.newTokens.Swap(true):
 		return &transient{fault(capability.CodeFailed, "the model service wants the newer form of a request", said, "model_refused"), 0}
@@ -73,7 +73,7 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 }
 
 // pause parses a Retry-After header in seconds. Dates and invalid values result in 0.
-func pause(header string) time.Duration {
+func delay(header string) time.Duration {
 	n, err := strconv.Atoi(strings.TrimSpace(header))
 	if err != nil || n < 0 || n > 86400 {
 		return 0

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -100,7 +101,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.AtOnce = 4
 	}
 	if cfg.Wait == nil {
-		cfg.Wait = wait
+		cfg.Wait = pause.For
 	}
 	if cfg.Transport == nil {
 		dialer := &net.Dialer{Timeout: 10 * time.Second}
@@ -122,17 +123,6 @@ func New(cfg Config) (*Client, error) {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Model returns the name of the configured model.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
@@ -29,7 +30,7 @@ func (s *Session) Keys(ctx context.Context, names []string) error {
 
 func (s *Session) press(ctx context.Context, list [][]byte) error {
 	for i, data := range list {
-		if i > 0 && !wait(ctx, keyDelay) {
+		if i > 0 && pause.For(ctx, keyDelay) != nil {
 			return capability.AsError(ctx.Err())
 		}
 		if err := s.write(ctx, data); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
@@ -190,7 +191,7 @@ func (s *Session) typed(m *Text) (Outcome, error) {
 				"see its screen with: junctor tasks attach "+s.spec.ID)
 		}
 		if m.First { // the program must stay ready for a moment
-			if !wait(ctx, max(readyDelay, s.spec.PostReady)) {
+			if pause.For(ctx, max(readyDelay, s.spec.PostReady)) != nil {
 				return NotSent, capability.AsError(ctx.Err())
 			}
 			s.mu.Lock()
@@ -239,7 +240,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		return NotSent, err
 	}
 	for range enters {
-		if !wait(ctx, pasteDelay) {
+		if pause.For(ctx, pasteDelay) != nil {
 			return NotSent, capability.AsError(ctx.Err())
 		}
 		s.mu.Lock()

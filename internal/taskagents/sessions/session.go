@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
@@ -137,7 +138,7 @@ func (b *Brake) Took(ctx context.Context, n int) {
 	if now := time.Now(); now.Sub(b.since) >= time.Second {
 		*b = Brake{since: now}
 	}
-	if b.bytes += n; b.bytes > maxPerInterval && wait(ctx, time.Second) {
+	if b.bytes += n; b.bytes > maxPerInterval && pause.For(ctx, time.Second) == nil {
 		*b = Brake{since: time.Now()}
 	}
 }
@@ -382,18 +383,6 @@ func (s *Session) emit(e Event) {
 	s.tell(s.spec.Mask.Event(e))
 }
 
-// wait waits for d. It returns false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // Stop ends the session. It asks the program to exit and kills it with all its descendants after
 // 5 s, or at once with force. It does not wait for the end; see Done. A repeated call has an
 // effect only with force.
@@ -421,7 +410,7 @@ func (s *Session) Stop(force bool) {
 // signal between two commands.
 func (s *Session) insist() {
 	for range int(stopGrace / askAgainDelay) {
-		if !wait(s.ctx, askAgainDelay) {
+		if pause.For(s.ctx, askAgainDelay) != nil {
 			return
 		}
 		if s.spec.HangUp {

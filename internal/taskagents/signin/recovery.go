@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -157,7 +158,7 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 			r.logger.Warn("a session was not woken after a login", "session", id, "err", err)
 			break
 		}
-		if !pause(ctx, nudgeDelay) {
+		if pause.For(ctx, nudgeDelay) != nil {
 			return
 		}
 	}
@@ -184,20 +185,8 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 			}
 			return
 		}
-		if !pause(ctx, askInterval) {
+		if pause.For(ctx, askInterval) != nil {
 			return
 		}
-	}
-}
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

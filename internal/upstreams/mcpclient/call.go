@@ -11,6 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -320,7 +321,7 @@ func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMess
 		return nil, failed
 	}
 	if count == 0 { // the server only needs more time
-		if !sleep(ctx, backoff(round)) {
+		if pause.For(ctx, backoff(round)) != nil {
 			return nil, c.ended(ctx)
 		}
 		return nil, nil

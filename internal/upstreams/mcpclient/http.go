@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
@@ -144,7 +145,7 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 		if in.waits {
 			delay = max(in.retry, minRetryDelay) // even if the server requests no delay
 		}
-		if !sleep(ctx, delay) {
+		if pause.For(ctx, delay) != nil {
 			return a
 		}
 		again, err := l.send(ctx, http.MethodGet, nil, nil, last)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/pause"
 )
 
 const (
@@ -25,18 +26,6 @@ const (
 func backoff(n int) time.Duration {
 	d := min(minListenDelay<<min(n-1, 8), maxListenDelay)
 	return d/2 + rand.N(d/2+1)
-}
-
-// sleep waits for d; false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // begin opens the notification stream, if the server has one.
@@ -74,7 +63,7 @@ func (l *httpLink) standalone() {
 				delay = max(delay, in.retry)
 			}
 		}
-		if !sleep(l.ctx, delay) {
+		if pause.For(l.ctx, delay) != nil {
 			return
 		}
 	}
@@ -201,7 +190,7 @@ func (c *Client) listen(lk link) {
 			tries = 0
 		}
 		tries++
-		if !sleep(k.ctx, backoff(tries)) {
+		if pause.For(k.ctx, backoff(tries)) != nil {
 			return
 		}
 	}

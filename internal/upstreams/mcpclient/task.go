@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/pause"
 )
 
 // The time between two looks at a task: the server's, within the bounds, or the default.
@@ -42,7 +44,7 @@ func (c *Client) finishTask(ctx context.Context, r Request, task json.RawMessage
 			delay = min(max(time.Duration(min(ms, 1e9))*time.Millisecond, minTaskPollDelay), maxTaskPollDelay)
 		}
 		var err error
-		if sleep(ctx, delay) {
+		if pause.For(ctx, delay) == nil {
 			task, err = c.Call(ctx, Request{Method: "tasks/get", Params: params, Idle: r.Idle})
 		}
 		if ctx.Err() != nil {
