@@ -74,6 +74,30 @@ func TestAnAPIIsAddedByItsDocumentAndGoverned(t *testing.T) {
 	if out, err := call("getItem", `{"id":7}`); err != nil || !strings.Contains(out, "lamp") || last.Load() != "GET /v2/items/7?api_key=k3y " {
 		t.Errorf("a read: got %s, %v and the request %v; want the item, no error, GET /v2/items/7 with the secret", out, err, last.Load())
 	}
+	// An MCP client receives the API's answer, not a result within a result.
+	const params = `{"name":"shop__getItem","arguments":{"id":7},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+"/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`))
+	if err != nil {
+		t.Fatalf("the request: got %v, want no error", err)
+	}
+	for name, value := range map[string]string{
+		"Authorization": "Bearer " + strings.TrimSpace(string(token)), "Content-Type": "application/json", "Mcp-Method": "tools/call",
+		"Mcp-Name": "shop__getItem", "Mcp-Protocol-Version": "2026-07-28", "Accept": "application/json, text/event-stream",
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("tools/call: got %v, want no error", err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	answer := string(body)
+	if want := `"structuredContent":{"name":"lamp"}`; !strings.Contains(answer, want) || strings.Count(answer, "structuredContent") != 1 {
+		t.Errorf("tools/call: got %s, want it with %s, once", answer, want)
+	}
 	const input = `{"id":7,"body":{"name":"desk"}}`
 	out, err := call("putItem", input)
 	if err == nil || !strings.Contains(out, "apr_") || strings.HasPrefix(last.Load().(string), "PUT") {

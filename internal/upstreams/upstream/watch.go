@@ -81,7 +81,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		s.Record.Kind = record.KindMCP
 	}
 	u := &upstream{
-		reg: r, record: s.Record, added: s.Added, damaged: s.Damaged, key: capability.NewProviderKey("ext", s.Record.Kind, s.Record.Name),
+		reg: r, record: s.Record, added: s.Added, damaged: s.Damaged, key: capability.NewProviderKey("ext", s.Record.Origin(), s.Record.Name),
 		log:  r.logOf(s.Record.Name),
 		wake: make(chan struct{}, 1), dead: make(chan struct{}),
 		pins: make(ingest.PinSet, len(s.Pins)), listings: make(map[ingest.Kind]*ingest.Listing),
