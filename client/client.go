@@ -220,6 +220,9 @@ func failure(status int, data []byte) error {
 			e.Message = cmp.Or(e.Message, message)
 			return &e
 		}
+		if message != "" { // an agent of elizaOS itself, which sends nothing else
+			return capability.Errorf(capability.CodeFailed, "client", "the server answered %d: %.2000s", status, message)
+		}
 	}
 	return capability.Errorf(capability.CodeFailed, "client", "the server answered %d and nothing that can be read", status)
 }

@@ -13,7 +13,7 @@ func TestBothFormsOfAFailureAreRead(t *testing.T) {
 	for body, want := range map[string]capability.Error{
 		`{"error":{"code":"denied","reason":"r","message":"m","hint":"h"}}`: {Code: capability.CodeDenied, Reason: "r", Message: "m", Hint: "h"},
 		`{"error":"m","code":"denied","reason":"r","hint":"h"}`:             {Code: capability.CodeDenied, Reason: "r", Message: "m", Hint: "h"},
-		`{"error":"m"}`:  {Code: capability.CodeFailed},
+		`{"error":"m"}`:  {Code: capability.CodeFailed, Message: "the server answered 400: m"},
 		`{"error":null}`: {Code: capability.CodeFailed},
 		`{"error":7}`:    {Code: capability.CodeFailed},
 		`{}`:             {Code: capability.CodeFailed},

@@ -303,7 +303,7 @@ func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []b
 		}
 		return 0, nil, transportError(ctx, err, u.Path)
 	}
-	return resp.StatusCode, answer, nil
+	return resp.StatusCode, bytes.TrimPrefix(answer, []byte("\xef\xbb\xbf")), nil // JSON has no mark of the byte order
 }
 
 // readAnswer reads the body of a response, at most c.max bytes.

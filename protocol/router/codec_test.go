@@ -107,6 +107,9 @@ func TestManifestLimitsHold(t *testing.T) {
 		"depth allowed":   {list(deep), Limits{Depth: 80}, ""},
 		"bytes":           {list(mod(1)), Limits{ManifestBytes: 10}, "limit is 10"},
 		"twice":           {list(mod(1) + "," + mod(1)), Limits{}, "two modules"},
+		"a kind of view that came later": {
+			list(`{"id":"m","name":"n","views":[{"id":"v","label":"V","viewKind":"hologram"}],"app":{"viewKind":"x"}}`), Limits{}, "",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,8 @@ func scanAnswer(sc *scanner) (answer, error) {
 }
 
 // failure returns the structured error of a response, or of the older form with its fields at the
-// top level. It returns nil if code or message is invalid.
+// top level. It keeps the message of an unknown code and the code without a message, and returns
+// nil if there is neither.
 func (a answer) failure(body []byte) *Error {
 	source := a.err
 	if source == nil {
@@ -84,15 +85,22 @@ func (a answer) failure(body []byte) *Error {
 		Method     json.RawMessage `json:"method"`
 		Details    json.RawMessage `json:"details"`
 	}
-	if jsonx.Unmarshal(source, &w) != nil || w.Message == nil {
+	if jsonx.Unmarshal(source, &w) != nil || w.Code == "" && w.Message == nil {
 		return nil
 	}
+	message := "the endpoint gives no message"
+	if w.Message != nil {
+		message = *w.Message
+	}
+	e := &Error{Code: w.Code, Message: atMost(message, maxMessage), Details: w.Details}
 	switch w.Code {
 	case CodeUnavailable, CodeDecodeFailed, CodeRequestFailed:
-	default:
-		return nil
+	default: // not a code of the protocol: the message is all that is known
+		e.Code = CodeRequestFailed
+		if w.Code != "" {
+			e.Message = atMost(w.Code, maxName) + ": " + e.Message
+		}
 	}
-	e := &Error{Code: w.Code, Message: atMost(*w.Message, maxMessage), Details: w.Details}
 	if len(e.Details) > maxDetails {
 		e.Details = nil
 	}

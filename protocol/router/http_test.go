@@ -187,6 +187,8 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 		"object without result":       {200, `{"text":"x"}`, "", ""},
 		"ok alone is an empty result": {200, `{"ok":true}`, "", ""},
 		"redirect":                    {302, ``, CodeRequestFailed, capability.CodeFailed},
+		"a byte order mark":           {200, "\ufeff" + `{"ok":true}`, "", ""},
+		"a code without a message":    {200, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE"}}`, CodeUnavailable, capability.CodeUnavailable},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +209,9 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 				}
 				return
 			}
-			if e := wireOf(t, err); e.Code != tt.code || e.ToCapability("").Code != tt.ours {
+			if e := wireOf(t, err); name == "unknown code" && e.Message != "E: m" {
+				t.Errorf("%s: got the message %q, want the endpoint's code and message, E: m", name, e.Message)
+			} else if e.Code != tt.code || e.ToCapability("").Code != tt.ours {
 				t.Errorf(`%+v -> %s; want e.Code = %v, e.ToCapability("").Code = %v`, e, e.ToCapability("").Code, tt.code, tt.ours)
 			}
 		})

@@ -72,17 +72,14 @@ func widgetShape() *shape {
 	slots := []string{"chat-sidebar", "chat-inline", "wallet", "browser", "heartbeats", "character", "settings", "nav-page", "automations"}
 	return shapeOf(fields(named("id"), opt("pluginId", text).where(notBlank), need("slot", text).among(slots...), named("label"),
 		opt("icon", text), opt("order", number), opt("defaultEnabled", boolean), opt("navGroup", text), opt("developerOnly", boolean),
-		opt("componentExport", text), opt("viewKind", text).among(viewKinds()...))...)
+		opt("componentExport", text), opt("viewKind", text))...)
 }
-
-// viewKinds returns the values of the newest dialect; older ones use developerOnly.
-func viewKinds() []string { return []string{"system", "release", "developer", "preview"} }
 
 func viewShape() *shape {
 	return shapeOf(named("id"), named("label"), opt("viewType", text).among("gui", "tui", "xr"),
 		opt("bundlePath", text).where(CheckAssetPath), opt("bundleUrl", text).where(bundleURL),
 		opt("framePath", text).where(CheckAssetPath), opt("frameUrl", text).where(bundleURL),
-		opt("contentType", text), opt("integrity", text), opt("viewKind", text).among(viewKinds()...), opt("surface", object))
+		opt("contentType", text), opt("integrity", text), opt("viewKind", text), opt("surface", object))
 }
 
 func appShape() *shape {
@@ -91,12 +88,12 @@ func appShape() *shape {
 	session := shapeOf(need("mode", text).among("viewer", "spectate-and-steer", "external"),
 		opt("features", texts).among("commands", "telemetry", "pause", "resume", "suggestions"))
 	navTab := shapeOf(fields(named("id"), named("label"), need("path", text).where(CheckLocalPath), opt("icon", text), opt("order", number),
-		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text).among(viewKinds()...),
+		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text),
 		opt("surface", object))...)
 	return shapeOf(fields(opt("displayName", text).where(notBlank), opts(text, "category", "launchType", "runtimePlugin", "bridgeExport"),
 		opt("launchUrl", text).where(CheckBrowserURL).orNull(), opt("icon", text).orNull(), opt("capabilities", texts),
 		opt("minPlayers", number).orNull(), opt("maxPlayers", number).orNull(), opt("viewer", record).of(viewer),
 		opt("session", record).of(session),
 		opt("uiExtension", record).of(shapeOf(opt("detailPanelId", text))), opts(boolean, "developerOnly", "visibleInAppStore"),
-		opt("navTabs", records).of(navTab), opt("viewKind", text).among(viewKinds()...))...)
+		opt("navTabs", records).of(navTab), opt("viewKind", text))...)
 }
