@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -112,6 +113,39 @@ func TestUnionWarnsOfWhatOthersRefuse(t *testing.T) {
 				t.Errorf("no warning of %s: %v", tt.says, report.Warnings)
 			}
 		})
+	}
+}
+
+// An endpoint that only our further checks find fault with passes for elizaOS, with warnings.
+func TestTheProfileOfElizaOSMakesOurFurtherChecksWarnings(t *testing.T) {
+	t.Parallel()
+	ep, err := reference.New(reference.Config{})
+	if err != nil {
+		t.Fatalf("the reference endpoint: got %v, want no error", err)
+	}
+	sound := router.Handler(router.RequireToken(secret.New("right"), ep), router.HandlerOptions{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer right" {
+			http.Error(w, "who are you", http.StatusForbidden) // the harness of elizaOS does not look at this
+			return
+		}
+		sound.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	opts := conformance.Options{BaseURL: server.URL, Token: secret.New("right")}
+	strict, err := conformance.Run(t.Context(), opts)
+	if err == nil || len(strict.Failures) == 0 {
+		t.Fatalf("without a profile: got %v with %v, want failures", err, strict.Failures)
+	}
+	opts.Profile = conformance.ProfileElizaOS
+	report, err := conformance.Run(t.Context(), opts)
+	if err != nil || len(report.Failures) > 0 || len(report.Warnings) < len(strict.Failures) {
+		t.Errorf("profile elizaos: got %v, failures %v and %d warnings; want no failure and the %d failures as warnings", err, report.Failures,
+			len(report.Warnings), len(strict.Failures))
+	}
+	opts.Profile = "eliza"
+	if _, err := conformance.Run(t.Context(), opts); capability.CodeOf(err) != capability.CodeInvalidInput {
+		t.Errorf("an unknown profile: got %v, want invalid_input", err)
 	}
 }
 

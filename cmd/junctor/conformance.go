@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) conformanceCommand() *cobra.Command {
-	var token, tokenFile, report, dialect, id string
+	var token, tokenFile, report, dialect, profile, id string
 	var require []string
 	var timeoutMS int64
 	c := &cobra.Command{
@@ -27,12 +27,13 @@ func (a *app) conformanceCommand() *cobra.Command {
 		Long: `Test an endpoint through every surface and name what does not hold. It asks the
 endpoint itself and needs no server. The exit status is 1 if anything does not hold.`,
 		Example: `  junctor conformance http://127.0.0.1:31337 --endpoint-token-file token
-  junctor conformance http://127.0.0.1:31337 --require action --report report.json`,
+  junctor conformance http://127.0.0.1:31337 --require action --report report.json
+  junctor conformance http://127.0.0.1:31337 --profile elizaos`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts := conformance.Options{
 				EndpointID: id, BaseURL: args[0], Token: secret.New(token), Required: require, Dialect: conformance.Dialect(dialect),
-				Timeout: time.Duration(timeoutMS) * time.Millisecond,
+				Timeout: time.Duration(timeoutMS) * time.Millisecond, Profile: profile,
 			}
 			if tokenFile != "" {
 				value, err := a.readSecretFile(tokenFile)
@@ -50,6 +51,7 @@ endpoint itself and needs no server. The exit status is 1 if anything does not h
 	f.StringVar(&tokenFile, "endpoint-token-file", "", "`FILE` file with the token of the endpoint")
 	f.StringSliceVar(&require, "require", nil, "`SURFACE` surface that must be offered (repeatable, default all)")
 	f.StringVar(&dialect, "dialect", "", "`DIALECT` generation of routers to judge it for: s, t, n or union (default union)")
+	f.StringVar(&profile, "profile", "", "`PROFILE` elizaos: what only our further checks find are warnings")
 	f.StringVar(&report, "report", "", "`FILE` also write the report to this file")
 	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "`MS` deadline of one call, in milliseconds")
 	return c

@@ -156,7 +156,9 @@ func (a *app) writeReport(ctx context.Context, dir string, t liveTarget) (path s
 	if err != nil {
 		return "", capability.Wrap(capability.CodeUnavailable, "", "the modules of "+t.id+" cannot be read", err)
 	}
-	found, err := conformance.Run(ctx, conformance.Options{EndpointID: t.id, BaseURL: t.url, Token: t.token})
+	found, err := conformance.Run(ctx, conformance.Options{
+		EndpointID: t.id, BaseURL: t.url, Token: t.token, Profile: conformance.ProfileElizaOS,
+	})
 	if err != nil {
 		return "", capability.Wrap(capability.CodeFailed, "", "the endpoint does not conform: "+err.Error(), err).
 			With("", "see all of it with: junctor conformance "+t.url)
