@@ -178,7 +178,12 @@ func (c *clock) routeWatch(_ context.Context, r host.RouteRequest) (host.RouteRe
 
 func (c *clock) appRoutes(_ context.Context, about json.RawMessage) (any, error) {
 	request, err := read[struct{ Method, Pathname string }](about)
-	if err != nil || request.Method != "GET" || request.Pathname != "/clocks" {
+	path := request.Pathname
+	if rest, ok := strings.CutPrefix(path, "/api/apps/"); ok { // elizaOS passes the whole path, /api/apps/<slug>/clocks
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
+	if err != nil || request.Method != "GET" || path != "/clocks" {
 		return object{"handled": false}, err
 	}
 	return object{"handled": true, "status": 200, "body": object{"times": c.all()}}, nil

@@ -155,7 +155,8 @@ const methods = {
   "plugin.appBridge.call": (p) => {
     if (!manifest.appBridge.hooks.includes(p.hook)) throw unavailable(`no hook ${p.hook}`);
     if (p.hook === "collectLaunchDiagnostics") return { result: [{ level: "info", message: `${history.length} conversions so far` }] };
-    if (p.context?.pathname !== "/units") return { result: { handled: false } };
+    // elizaOS passes the whole path, /api/apps/<slug>/units.
+    if (p.context?.pathname?.replace(/^\/api\/apps\/[^/]+/, "") !== "/units") return { result: { handled: false } };
     return { result: { handled: true, status: 200, body: { units: Object.keys(METRES) } } };
   },
   "plugin.asset.get": (p) => {

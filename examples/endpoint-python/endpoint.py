@@ -239,7 +239,9 @@ def app_bridge(p):
         raise unavailable(f"no hook {p.get('hook')}")
     if p["hook"] == "collectLaunchDiagnostics":
         return {"result": [{"level": "info", "message": f"{len(texts)} texts so far"}]}
-    if (p.get("context") or {}).get("pathname") != "/words":
+    # elizaOS passes the whole path, /api/apps/<slug>/words.
+    path = (p.get("context") or {}).get("pathname")
+    if not isinstance(path, str) or re.sub(r"^/api/apps/[^/]+", "", path) != "/words":
         return {"result": {"handled": False}}
     return {"result": {"handled": True, "status": 200, "body": provider({"provider": "RECENT_COUNTS"})["data"]}}
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -134,10 +135,14 @@ func (d *device) stop(_ context.Context, p bridgeParams) (any, error) {
 	return outcome{object{"stopped": before - len(d.runs)}}, nil
 }
 
-// appRoutes serves GET /status and POST /echo; anything else is for others.
+// appRoutes serves GET /status and POST /echo; anything else is for others. elizaOS passes the whole
+// path, /api/apps/<slug>/status.
 func (d *device) appRoutes(ctx context.Context, p bridgeParams) (any, error) {
-	path := p.Context.Pathname
-	path = cmp.Or(path, p.Context.Path)
+	path := cmp.Or(p.Context.Pathname, p.Context.Path)
+	if rest, ok := strings.CutPrefix(path, "/api/apps/"); ok {
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
 	switch p.Context.Method + " " + path {
 	case "GET /status":
 		status, err := d.status(ctx, statusParams{})

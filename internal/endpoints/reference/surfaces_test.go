@@ -51,7 +51,7 @@ func TestAppBridgeRunsSessions(t *testing.T) {
 	if _, err := r.try("plugin.appBridge.call", deviceID, `"hook":"refreshRunSession",`+session); codeOf(t, err) != capability.CodeNotFound {
 		t.Errorf("%v; want codeOf(t, err) = capability.CodeNotFound", err)
 	}
-	out := r.call("plugin.appBridge.call", deviceID, `"hook":"handleAppRoutes","context":{"method":"POST","pathname":"/echo","body":{"a":1.50}}`)
+	out := r.call("plugin.appBridge.call", deviceID, `"hook":"handleAppRoutes","context":{"method":"POST","pathname":"/api/apps/device-tools/echo","body":{"a":1.50}}`)
 	if at(out, "result.handled") != true || at(out, "result.body.a") != 1.5 {
 		t.Errorf(`%v; want at(out, "result.handled") = true, at(out, "result.body.a") = 1.5`, out)
 	}
