@@ -36,6 +36,8 @@ type Config struct {
 	Engine  *invoke.Engine
 	Door    *httpapi.Door
 	Logger  *slog.Logger
+	// Within returns the filter of a view of the catalog, by its name.
+	Within func(view string) func(extension string) bool
 }
 
 // Service holds the connected endpoints of this gateway.
@@ -60,7 +62,7 @@ func New(cfg Config) (*Service, error) {
 		Door: cfg.Door, Engine: cfg.Engine, Catalog: cfg.Catalog, Registry: connector{s.registry}, MaxBody: int64(cfg.Limits.RequestBody),
 		Environment:         cfg.Eliza.Environment,
 		WithheldFromRemotes: cfg.Router.WithheldRequestHeaders, WithheldFromCallers: cfg.Router.WithheldAnswerHeaders,
-		Public: publicRoutes(cfg.Router), Saved: s.savedEndpoints, Decisions: s.registry.TrustAudit,
+		Public: publicRoutes(cfg.Router), Saved: s.savedEndpoints, Decisions: s.registry.TrustAudit, Within: cfg.Within,
 	})
 	return s, nil
 }

@@ -165,8 +165,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.endpoints, err = endpoints.New(endpoints.Config{
-		Router: cfg.Router, Eliza: cfg.Eliza, Limits: cfg.Limits, Store: s.shared, Secrets: s.secrets, Log: s.log,
-		Catalog: s.catalog, Engine: s.engine, Door: s.door, Logger: s.logger,
+		Router: cfg.Router, Eliza: cfg.Eliza, Limits: cfg.Limits, Store: s.shared, Secrets: s.secrets, Log: s.log, Catalog: s.catalog,
+		Engine: s.engine, Door: s.door, Logger: s.logger, Within: func(v string) func(string) bool { return views(cfg.MCP.Views)[v].Within() },
 	}); err != nil {
 		return err
 	}

@@ -36,6 +36,9 @@ type Config struct {
 	WithheldFromRemotes, WithheldFromCallers []string
 	// Public are the routes that may be called without a token. nil: none.
 	Public []PublicRoute
+	// Within returns the filter of a view of the catalog, by its name: tokens with a view get the
+	// modules that this server makes within it. nil: all.
+	Within func(view string) func(extension string) bool
 	// Saved lists the saved endpoints.
 	Saved func(ctx context.Context) ([]SavedEndpoint, error)
 	// Decisions returns the last attempts to load modules, oldest first.
@@ -72,7 +75,7 @@ func (s *Surface) Uncleaned(next http.Handler) http.Handler {
 			assets.ServeHTTP(w, r)
 		case strings.HasPrefix(path, routeBase) && s.isPublic(r):
 			public.ServeHTTP(w, r)
-		case strings.HasPrefix(path, routeBase):
+		case strings.HasPrefix(path, routeBase), strings.HasPrefix(path, appBase):
 			routes.ServeHTTP(w, r)
 		default:
 			next.ServeHTTP(w, r)
@@ -136,6 +139,11 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	if err != nil {
 		return nil, err
 	}
+	if m.Name == "plugin.action.invoke" {
+		if result, ours, err := b.own(ctx, p); ours {
+			return result, err
+		}
+	}
 	inv := capability.Invocation{Surface: "router", Client: b.client, Principal: b.who, Audience: capability.AudienceInternal}
 	if endpoint := p.text("endpointId"); endpoint != "" && b.view().knows(endpoint) {
 		inv.Target.Select = selectorOf(endpoint)
@@ -151,6 +159,9 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	} else if err := b.member(&inv, m, p); err != nil {
 		return nil, err
 	}
+	if m.Name == "plugin.lifecycle.call" && b.alreadyLoaded(inv.Target.Member) {
+		return json.RawMessage(`{"ok":true}`), nil
+	}
 	device := m.Name == "plugin.action.invoke" && b.ofDevice(inv.Target.Member)
 	if device { // its functions are listed as actions, but are not actions
 		inv.Target.Member.Kind, inv.Input = "function", p.raw("content")
@@ -160,9 +171,19 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 		return nil, err
 	}
 	if device {
-		return actionResult(reply.Result)
+		return actionResult("", reply.Result)
 	}
 	return reply.Result, nil
+}
+
+// alreadyLoaded reports whether an agent's call of a lifecycle hook is about its own load of a module
+// that it may use. The module was initialized when its endpoint was connected here, and serves other
+// callers as well: an agent that loads or unloads it changes nothing, and needs no approval for that.
+func (b *backend) alreadyLoaded(m capability.Member) bool {
+	return b.who.Role == capability.RoleAgent && (m.Name == "init" || m.Name == "dispose") &&
+		slices.ContainsFunc(b.Engine.List(b.who, capability.AudienceInternal), func(e *catalog.Entry) bool {
+			return e.Contribution.Member == m
+		})
 }
 
 // ofDevice reports whether a member that is listed as an action is a function of a node.
@@ -173,17 +194,20 @@ func (b *backend) ofDevice(m capability.Member) bool {
 	})
 }
 
-// actionResult converts a function's result to the form of an action's result.
-func actionResult(value json.RawMessage) (json.RawMessage, error) {
+// actionResult converts the result of a call to the form of an action's result.
+func actionResult(text string, value json.RawMessage) (json.RawMessage, error) {
 	data := jsonx.Raw(value)
-	if len(value) == 0 || value[0] != '{' {
-		wrapped, err := jsonx.Marshal(map[string]any{"value": jsonx.Raw(value)})
+	if len(value) == 0 {
+		data = jsonx.Raw("null")
+	}
+	if data.Kind() != '{' {
+		wrapped, err := jsonx.Marshal(map[string]any{"value": data})
 		if err != nil {
 			return nil, err
 		}
 		data = wrapped
 	}
-	return jsonx.Marshal(map[string]any{"text": "", "data": data})
+	return jsonx.Marshal(map[string]any{"text": text, "data": data})
 }
 
 // primaryRank is the rank of the low-level calls of the configured primary endpoint.

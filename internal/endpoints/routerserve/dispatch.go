@@ -19,12 +19,20 @@ import (
 // routeBase is where the routes of modules hang, each module under its id.
 const routeBase = "/api/modules/"
 
-const opRoute = "modules.route"
+// appBase is where elizaOS hangs what an app bridge's handleAppRoutes serves, each app under its
+// slug. The hook receives the whole path.
+const appBase = "/api/apps/"
+
+const (
+	opRoute       = "modules.route"
+	bridgeKind    = "appBridge"
+	appRoutesHook = "handleAppRoutes"
+)
 
 // request is an HTTP request as a module gets it.
 type request struct {
 	method  string
-	path    string // below the module's mount
+	path    string // below the module's mount, or the whole path of an app
 	query   map[string]any
 	headers map[string]string
 	body    json.RawMessage // nil: none
@@ -38,8 +46,13 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 		refuseMethod(w, r, routeVerbs())
 		return nil
 	}
+	view := s.view()
 	module, path, ok := splitRoute(r)
-	if !ok {
+	slug, app := strings.CutPrefix(r.URL.Path, appBase)
+	if app {
+		slug, _, _ = strings.Cut(slug, "/")
+		module, path = view.apps[slug], r.URL.EscapedPath()
+	} else if !ok {
 		return capability.Errorf(capability.CodeInvalidInput, opRoute, "the path does not name a module").
 			With("", "the form is "+routeBase+"MODULE/PATH")
 	}
@@ -48,13 +61,20 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 		return err
 	}
 	inv := capability.Invocation{Surface: "http", Client: r.UserAgent(), Principal: who, Audience: capability.AudienceInternal}
-	view := s.view()
-	name, path, declared := view.find(module, in.method, in.path)
+	name, path, declared := "", in.path, false
+	if !app {
+		name, path, declared = view.find(module, in.method, in.path)
+	}
 	in.path = path
-	if bridge := (capability.Member{Module: module, Kind: "appBridge", Name: "handleAppRoutes"}); !declared &&
+	if bridge := (capability.Member{Module: module, Kind: bridgeKind, Name: appRoutesHook}); app || !declared &&
 		len(view.snap.Member(bridge)) > 0 {
 		inv.Target.Member = bridge
-		return s.bridge(w, r, inv, in)
+		err := s.bridge(w, r, inv, in)
+		if app && capability.CodeOf(err) == capability.CodeUnknownCapability { // the same for an app that is not there
+			bridge.Module = slug
+			return capability.UnknownCapability(capability.Target{Member: bridge})
+		}
+		return err
 	}
 	inv.Target.Member = capability.Member{Module: module, Kind: "route", Name: name}
 	if !declared {

@@ -232,6 +232,59 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 	rg.do(http.MethodGet, "/api/modules/shop/other", rg.agent, "").want(t, "an agent needs consent for the bridge", 403, "approval_required")
 }
 
+// In elizaOS an app's routes hang under the slug of its plugin, and its hook receives the whole path.
+func TestAnAppIsServedUnderItsSlug(t *testing.T) {
+	rg := newStack(t, `"routes":[{"method":"GET","path":"/api/apps/shop/own"}],"app":{"displayName":"Corner shop"},`+
+		`"appBridge":{"hooks":["handleAppRoutes"]}`)
+	rg.say("plugin.appBridge.call", `{"result":{"handled":true,"status":201,"headers":{"location":"/api/apps/shop/new"},"body":"made"}}`)
+	for _, path := range []string{"/api/apps/shop/own", "/api/apps/Corner%20shop/items", "/api/apps/shop"} {
+		got := rg.do("POST", path+"?q=1", rg.admin, `{"in":1}`)
+		got.want(t, path, 201, "made")
+		_, params := rg.last()
+		context, _ := params["context"].(map[string]any)
+		if context["pathname"] != path || params["moduleId"] != "shop" {
+			t.Errorf("%s: the hook received %v of %v, want the whole path, of shop", path, context["pathname"], params["moduleId"])
+		}
+		if to := got.header.Get("Location"); to != "/api/apps/shop/new" {
+			t.Errorf("%s: the location is %q, want /api/apps/shop/new", path, to)
+		}
+	}
+	before := rg.calls()
+	rg.do("GET", "/api/apps/shed/items", rg.admin, "").want(t, "an unknown app", 404, "unknown_capability")
+	rg.do("GET", "/api/apps/shop/items", rg.agent, "").want(t, "an agent needs an approval", 403, "approval_required")
+	rg.do("GET", "/api/apps/shop/items", "", "").want(t, "without a token", 401, "unauthenticated")
+	there, absent := rg.do("GET", "/api/apps/shop/items", rg.node, ""), rg.do("GET", "/api/apps/shed/items", rg.node, "")
+	if there.status != absent.status || there.body != strings.ReplaceAll(absent.body, "shed", "shop") {
+		t.Errorf("a forbidden app: got %d %s, want the answer for one that is not there, %d %s", there.status, there.body, absent.status, absent.body)
+	}
+	if now := rg.calls(); now != before {
+		t.Errorf("the endpoint was asked %d times more, want 0", now-before)
+	}
+}
+
+// An agent that loads the gateway's modules calls their init. They are initialized, for all.
+func TestAnAgentLoadsAModuleWithoutAnApproval(t *testing.T) {
+	rg := newStack(t, `"lifecycle":{"hooks":["init","dispose","applyConfig"]}`)
+	rg.say("plugin.lifecycle.call", `{"ok":true}`)
+	before := rg.calls()
+	call := func(token, hook string) reply {
+		return rg.do("POST", "/v1/capabilities/invoke", token,
+			`{"method":"plugin.lifecycle.call","params":{"moduleId":"shop","hook":"`+hook+`","config":{}}}`)
+	}
+	for _, hook := range []string{"init", "dispose"} {
+		call(rg.agent, hook).want(t, "an agent's "+hook, 200, `{"ok":true,"result":{"ok":true}}`)
+	}
+	call(rg.agent, "applyConfig").want(t, "an agent's applyConfig", 200, `"ok":false`, "approval_required")
+	if now := rg.calls(); now != before {
+		t.Errorf("the endpoint was asked %d times for the agent, want 0", now-before)
+	}
+	call(rg.node, "init").want(t, "init by a caller who may not use the module", 200, `"ok":false`, "unknown_capability")
+	call(rg.admin, "init").want(t, "an operator's init", 200, `"ok":true`)
+	if now := rg.calls(); now != before+1 {
+		t.Errorf("the endpoint was asked %d times for the operator, want 1", now-before)
+	}
+}
+
 // TestWhoMayNotCallLearnsNothing: what is there and forbidden answers as what is
 // not there, on every door of a module.
 func TestWhoMayNotCallLearnsNothing(t *testing.T) {

@@ -154,7 +154,7 @@ func location(r *http.Request, module, value string) string {
 	case err != nil, to.Opaque != "", to.User != nil:
 		return ""
 	case to.Scheme == "" && to.Host == "":
-		if strings.HasPrefix(value, "/") && !strings.HasPrefix(value, mount(module)+"/") {
+		if strings.HasPrefix(value, "/") && !strings.HasPrefix(value, mount(module)+"/") && !strings.HasPrefix(r.URL.Path, appBase) {
 			return mount(module) + value
 		}
 		return value

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -23,6 +24,9 @@ type view struct {
 	// routes holds the names ("GET /notes/:id") of the routes of each module, by
 	// its id and by its extension.
 	routes map[string][]string
+
+	// apps holds the module of each slug whose app bridge serves routes; of several, none.
+	apps map[string]string
 
 	// open holds the routes that need no token.
 	open map[capability.Member]bool
@@ -39,7 +43,7 @@ func (s *Surface) view() *view {
 		return v
 	}
 	v := &view{
-		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string),
+		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string), apps: make(map[string]string),
 		stamped: make(map[*capability.Module]stamp), rules: make(map[*capability.Module]*assetRules),
 	}
 	for e := range snap.Entries() {
@@ -50,11 +54,28 @@ func (s *Surface) view() *view {
 			if e.Module.Extension != m.Module {
 				v.routes[e.Module.Extension] = append(v.routes[e.Module.Extension], m.Name)
 			}
+		} else if m.Kind == bridgeKind && m.Name == appRoutesHook {
+			v.addApp(e.Module)
 		}
 	}
 	v.open = s.openRoutes(slices.Collect(snap.Modules()))
 	s.current.Store(v) // of two that are made at once either will do
 	return v
+}
+
+// addApp adds the slugs of a module's app.
+func (v *view) addApp(m *capability.Module) {
+	manifest, err := router.ParseModule(m.Manifest)
+	if err != nil {
+		return // modules of this machine have none
+	}
+	for _, slug := range offered.AppSlugs(&manifest) {
+		if other, taken := v.apps[slug]; taken && other != m.ID {
+			v.apps[slug] = ""
+			continue
+		}
+		v.apps[slug] = m.ID
+	}
 }
 
 // knows reports whether the id names an endpoint or node of ours. Another one is
@@ -194,6 +215,19 @@ func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 			return nil, err
 		}
 		list[i], faults = one.manifest, append(faults, one.faults...)
+	}
+	if b.ownsModules() && (only == "" || only == ownEndpoint) {
+		own, err := b.ownModules()
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range own {
+			one, err := jsonx.Marshal(m)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, one)
+		}
 	}
 	out := map[string]any{"modules": list}
 	if len(faults) > 0 {

@@ -116,7 +116,7 @@ func newStack(t *testing.T, members string, options ...func(*routerserve.Config)
 		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + publicRule)}}, Store: db, Log: log,
 	})
 	ok(t, err)
-	rg := &stack{T: t, log: log, remote: &remote{manifest: manifestHead + members + "}", answer: make(map[string]string)}}
+	rg := &stack{T: t, log: log, remote: &remote{manifest: manifestHead + members + "}", answer: map[string]string{"plugin.lifecycle.call": `{"ok":true}`}}}
 	root := capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
 	for role, to := range map[capability.Role]*string{
 		capability.RoleAdmin: &rg.admin, capability.RoleAgent: &rg.agent,

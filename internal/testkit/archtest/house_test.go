@@ -73,7 +73,7 @@ func TestHouse(t *testing.T) {
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
 		// The two bounds include the web console, the agent loop, channels and OpenAPI.
-		{"lines of product code", product, 209_660},
+		{"lines of product code", product, 210_140},
 		{"packages without testkit", len(list) - support, 190},
 		{"entries of internal/", len(entries), 17},
 		{"packages below 400 lines with one importer", len(single), 11},
@@ -85,7 +85,7 @@ func TestHouse(t *testing.T) {
 	} {
 		t.Logf("%-48s %7d  (at most %d)", f.name, f.got, f.max)
 		if f.got > f.max {
-			t.Errorf("%s: %d, at most %d; want f.got at most %v", f.name, f.got, f.max, f.max)
+			t.Errorf("%s: got %d, want at most %d", f.name, f.got, f.max)
 		}
 	}
 	t.Logf("the packages below 400 lines with one importer:\n\t%s", strings.Join(single, "\n\t"))

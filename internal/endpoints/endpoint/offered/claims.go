@@ -146,17 +146,28 @@ func claimsOf(m *router.Module) []claim {
 			add("nav tab", tab.ID)
 		}
 	}
-	if m.AppBridge != nil {
-		identifiers := []string{m.Name}
-		if m.App != nil {
-			identifiers = append(identifiers, m.App.RuntimePlugin, m.App.DisplayName)
-		}
-		for i, id := range identifiers {
-			// A repeated identifier counts once; different identifiers with the same slug are a
-			// collision of the module with itself.
-			if strings.TrimSpace(id) != "" && !slices.Contains(identifiers[:i], id) {
-				add("app bridge", slug(id))
-			}
+	for _, s := range AppSlugs(m) {
+		add("app bridge", s)
+	}
+	return out
+}
+
+// AppSlugs returns the names under which the routes of a module's app bridge hang in elizaOS,
+// /api/apps/<slug>/…: one for each identifier of the app.
+func AppSlugs(m *router.Module) []string {
+	if m.AppBridge == nil {
+		return nil
+	}
+	identifiers := []string{m.Name}
+	if m.App != nil {
+		identifiers = append(identifiers, m.App.RuntimePlugin, m.App.DisplayName)
+	}
+	var out []string
+	for i, id := range identifiers {
+		// A repeated identifier counts once; different identifiers with the same slug are a
+		// collision of the module with itself.
+		if strings.TrimSpace(id) != "" && !slices.Contains(identifiers[:i], id) {
+			out = append(out, slug(id))
 		}
 	}
 	return out
