@@ -141,6 +141,24 @@ func TestChannelsPage(t *testing.T) {
 	}
 }
 
+// TestElizaOSPage does it with the page about elizaOS agents, in both directions.
+func TestElizaOSPage(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("SKIPPED: the page needs node")
+	}
+	page, err := os.ReadFile("../../docs/elizaos.md")
+	if err != nil {
+		t.Fatalf("the page: got %v, want no error", err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatalf("the repository's folder: got %v, want no error", err)
+	}
+	text := strings.Replace(string(page), `SOURCE="$PWD"`, fmt.Sprintf("SOURCE='%s'", root), 1)
+	paste(t, text, `"id":"junctor.builtin.default"`, `"ok":true,"result":{"data"`, "agent:eliza", "4.828", `{"units":["mm"`, "conforms: 1 module")
+}
+
 // TestWritingEndpointsPage does it with the page about writing one, in three languages.
 func TestWritingEndpointsPage(t *testing.T) {
 	t.Parallel()
