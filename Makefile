@@ -73,7 +73,7 @@ interop-deps:
 PLAIN := ./cmd/junctor ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: deps console lint interop-deps agents-deps
-	$(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
+	$(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve

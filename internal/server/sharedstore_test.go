@@ -164,7 +164,9 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 		n.verify(t)
 	}
 	if got := postgres.Query(t, url, `SELECT count(DISTINCT gateway) FROM audit_index WHERE event = 'server_started'`); got != "2" {
-		t.Errorf(`%s gateways in the index; want got = "2"`, got)
+		t.Errorf(`%s gateways in the index; want got = "2"; the index holds %s, up to %s`, got,
+			postgres.Query(t, url, `SELECT string_agg(DISTINCT gateway || ' ' || event, ', ') FROM audit_index`),
+			postgres.Query(t, url, `SELECT string_agg(gateway || ' ' || seq, ', ') FROM audit_position`))
 	}
 	for _, n := range []*node{a, b} {
 		if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body,
