@@ -121,7 +121,8 @@ func TestAnElizaAgentReachesTheCatalogAsModules(t *testing.T) {
 		t.Errorf("an action of another module: got %s, no error and the request %v; want an error and no request", out, last.Load())
 	}
 	var made struct{ Token string }
-	if err := json.Unmarshal([]byte(h.run(t, "tokens", "create", "--role", "agent", "--view", "own", "--name", "narrow", "--json")), &made); err != nil {
+	created := h.run(t, "tokens", "create", "--role", "agent", "--view", "own", "--name", "narrow", "--json")
+	if err := json.Unmarshal([]byte(created), &made); err != nil {
 		t.Fatalf("tokens create: got %v, want JSON", err)
 	}
 	narrow := connect(made.Token)

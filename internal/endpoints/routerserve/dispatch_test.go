@@ -255,7 +255,7 @@ func TestAnAppIsServedUnderItsSlug(t *testing.T) {
 	rg.do("GET", "/api/apps/shop/items", "", "").want(t, "without a token", 401, "unauthenticated")
 	there, absent := rg.do("GET", "/api/apps/shop/items", rg.node, ""), rg.do("GET", "/api/apps/shed/items", rg.node, "")
 	if there.status != absent.status || there.body != strings.ReplaceAll(absent.body, "shed", "shop") {
-		t.Errorf("a forbidden app: got %d %s, want the answer for one that is not there, %d %s", there.status, there.body, absent.status, absent.body)
+		t.Errorf("a forbidden app: got %d %s, want the answer for an absent one, %d %s", there.status, there.body, absent.status, absent.body)
 	}
 	if now := rg.calls(); now != before {
 		t.Errorf("the endpoint was asked %d times more, want 0", now-before)

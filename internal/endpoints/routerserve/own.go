@@ -197,8 +197,8 @@ func (b *backend) own(ctx context.Context, p params) (result json.RawMessage, ok
 	if known {
 		if e := ownEntry(a, permitted); e == nil {
 			known = false
-		} else if _, kind, instance := e.Key().Parts(); ownID(kind, instance) != module && !strings.HasPrefix(module, ownID(kind, instance)+ownPart) {
-			known = false
+		} else if _, kind, instance := e.Key().Parts(); module != ownID(kind, instance) {
+			known = strings.HasPrefix(module, ownID(kind, instance)+ownPart)
 		}
 	}
 	if !known {
