@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -13,7 +14,7 @@ import (
 // anything, waiting for anything or believing a name.
 func hostileArtifacts(l *lab) {
 	r := l.task("artifacts")
-	if r.Err != nil || !strings.Contains(r.Output, "made") || r.Took > hangTimeout {
+	if r.Err != nil || !strings.Contains(r.Output, "made") || r.Took > 15*time.Second {
 		l.Fatalf("%v after %s: %s", r.Err, r.Took, r.Output)
 	}
 	sum := sha256.Sum256([]byte(canaryText))
@@ -44,13 +45,13 @@ func badFiles(l *lab) {
 			l.Fatalf("%s: %v %s", kind, r.Err, r.Output)
 		}
 		r := l.run(l.Context(), l.who, "files", l.p.command()+" ask 'select * from sqlite_master'")
-		if r.Err == nil && kind != "empty" || strings.Contains(r.Output, canaryText) || r.Took > hangTimeout {
+		if r.Err == nil && kind != "empty" || strings.Contains(r.Output, canaryText) || r.Took > 40*time.Second {
 			l.Errorf("%s: after %s: %q %v", kind, r.Took, r.Output, r.Err)
 		}
 	}
 	for _, file := range []string{"text", "pipe", "../manifest.json", l.v.File, "artifacts/../../../x"} {
 		r := l.run(l.Context(), l.who, "files", l.p.command()+" explain --file "+file)
-		if r.Err == nil || strings.Contains(r.Output, canaryText) || r.Took > hangTimeout {
+		if r.Err == nil || strings.Contains(r.Output, canaryText) || r.Took > 10*time.Second {
 			l.Errorf("explain %s: after %s: %q %v", file, r.Took, r.Output, r.Err)
 		}
 	}
