@@ -262,11 +262,11 @@ func resultText(reply invoke.Reply, failure *capability.Error) string {
 			s += "\nHint: " + failure.Hint
 		}
 		if len(reply.Result) > 0 {
-			s += "\n" + plain(reply)
+			s += "\n" + reply.Text()
 		}
 		return cut(s)
 	}
-	return cut(plain(reply))
+	return cut(reply.Text())
 }
 
 func cut(s string) string {
@@ -274,34 +274,4 @@ func cut(s string) string {
 		return s
 	}
 	return text.CutBytes(s, maxResult) + fmt.Sprintf("\n[cut: the first %d of %d bytes]", maxResult, len(s))
-}
-
-// plain returns a result as text: the texts of an MCP result, a string without its quotes, and any
-// other JSON as it is.
-func plain(reply invoke.Reply) string {
-	if _, kind, _ := reply.Provider.Parts(); kind == "mcp" || kind == "a2a" {
-		var out struct {
-			Content           []struct{ Type, Text, MimeType string }
-			StructuredContent json.RawMessage
-		}
-		if json.Unmarshal(reply.Result, &out) == nil && (len(out.Content) > 0 || len(out.StructuredContent) > 0) {
-			var parts []string
-			for _, c := range out.Content {
-				if c.Type == "text" {
-					parts = append(parts, c.Text)
-				} else {
-					parts = append(parts, strings.TrimSpace(fmt.Sprintf("[%s %s, not shown]", c.Type, c.MimeType)))
-				}
-			}
-			if len(parts) == 0 {
-				return string(out.StructuredContent)
-			}
-			return strings.Join(parts, "\n")
-		}
-	}
-	var s string
-	if json.Unmarshal(reply.Result, &s) == nil {
-		return s
-	}
-	return string(reply.Result)
 }
