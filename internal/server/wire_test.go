@@ -14,13 +14,24 @@ import (
 // wireModules is the answer of plugin.modules.list.
 type wireModules struct {
 	OK     bool
-	Result struct {
-		Modules []struct {
-			ID                   string
-			CapabilityEndpointID string `json:"capabilityEndpointId"`
-		}
-		EndpointErrors []struct{ EndpointID, Code, Message string }
+	Result moduleList
+}
+
+type moduleList struct {
+	Modules []struct {
+		ID                   string
+		CapabilityEndpointID string `json:"capabilityEndpointId"`
 	}
+	EndpointErrors []struct{ EndpointID, Code, Message string }
+}
+
+// String returns the modules as endpoint/id, in their order.
+func (l moduleList) String() string {
+	var out []string
+	for _, m := range l.Modules {
+		out = append(out, m.CapabilityEndpointID+"/"+m.ID)
+	}
+	return strings.Join(out, " ")
 }
 
 func (n *node) modules(t *testing.T, role, params string) wireModules {
@@ -40,17 +51,16 @@ func TestModulesOfManyEndpoints(t *testing.T) {
 	one, two := spawn(t, "endpoint", nil, "127.0.0.1:0", "zebra"), spawn(t, "endpoint", nil, "127.0.0.1:0", "ant")
 	n.connect(t, "one", one.first, false)
 	n.connect(t, "two", two.first, false)
-	for _, role := range []string{"admin", "agent"} {
-		got := n.modules(t, role, `{}`).Result
-		if len(got.Modules) != 2 || got.Modules[0].CapabilityEndpointID != "one" || got.Modules[1].ID != "ant" || len(got.EndpointErrors) != 0 {
-			t.Errorf(`%s: %+v; want len(got.Modules) = 2, got.Modules[0].CapabilityEndpointID = "one", got.Modules[1].ID = `+
-				`"ant", len(got.EndpointErrors) = 0`, role, got)
+	const own = " local/junctor.builtin.default local/junctor.core.default local/junctor.node.local"
+	for role, want := range map[string]string{"admin": "one/zebra two/ant", "agent": "one/zebra two/ant" + own} {
+		for _, params := range []string{`{}`, `{"endpointId":"key-of-another-router"}`} {
+			list := n.modules(t, role, params).Result
+			if got := list.String(); got != want || len(list.EndpointErrors) != 0 {
+				t.Errorf("%s, %s: got %s and %v, want %s and no errors", role, params, got, list.EndpointErrors, want)
+			}
 		}
-		if got := n.modules(t, role, `{"endpointId":"two"}`).Result; len(got.Modules) != 1 || got.Modules[0].ID != "ant" {
-			t.Errorf(`%s, of one endpoint: %+v; want len(got.Modules) = 1, got.Modules[0].ID = "ant"`, role, got)
-		}
-		if got := n.modules(t, role, `{"endpointId":"key-of-another-router"}`).Result; len(got.Modules) != 2 {
-			t.Errorf("%s, with a routing key that is not ours: %+v; want len(got.Modules) = 2", role, got)
+		if got := n.modules(t, role, `{"endpointId":"two"}`).Result.String(); got != "two/ant" {
+			t.Errorf("%s, of one endpoint: got %s, want two/ant", role, got)
 		}
 	}
 	two.kill()
