@@ -48,6 +48,14 @@ type ModuleAction struct {
 	Parameters            json.RawMessage `json:"parameters"`
 }
 
+// ActionParameter is an item of an action's parameters in the form of elizaOS, whose model fills them in.
+type ActionParameter struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Required    bool            `json:"required"`
+	Schema      json.RawMessage `json:"schema"` // JSON Schema
+}
+
 // ModuleProvider is an item of providers.
 type ModuleProvider struct {
 	Name                  string `json:"name"`

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/netip"
 	"regexp"
@@ -177,6 +179,21 @@ func CheckModuleID(id string) error {
 		}
 	}
 	return nil
+}
+
+// ModuleID returns a name as a module id: itself if it is valid, else with '-' for each character that
+// ids lack, and with a digest, so that the ids of different names differ.
+func ModuleID(name string) string {
+	if CheckModuleID(name) == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.Map(func(r rune) rune {
+		if r != '.' && CheckModuleID(string(r)) != nil {
+			return '-'
+		}
+		return r
+	}, name) + "-" + hex.EncodeToString(sum[:4])
 }
 
 var errModuleID = errors.New("must be of letters, digits, '.', '_' and '-', and neither \".\" nor \"..\"")

@@ -159,7 +159,7 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	} else if err := b.member(&inv, m, p); err != nil {
 		return nil, err
 	}
-	if m.Name == "plugin.lifecycle.call" && b.alreadyLoaded(inv.Target.Member) {
+	if m.Name == "plugin.lifecycle.call" && b.alreadyLoaded(ctx, inv) {
 		return json.RawMessage(`{"ok":true}`), nil
 	}
 	device := m.Name == "plugin.action.invoke" && b.ofDevice(inv.Target.Member)
@@ -179,11 +179,12 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 // alreadyLoaded reports whether an agent's call of a lifecycle hook is about its own load of a module
 // that it may use. The module was initialized when its endpoint was connected here, and serves other
 // callers as well: an agent that loads or unloads it changes nothing, and needs no approval for that.
-func (b *backend) alreadyLoaded(m capability.Member) bool {
-	return b.who.Role == capability.RoleAgent && (m.Name == "init" || m.Name == "dispose") &&
-		slices.ContainsFunc(b.Engine.List(b.who, capability.AudienceInternal), func(e *catalog.Entry) bool {
-			return e.Contribution.Member == m
-		})
+func (b *backend) alreadyLoaded(ctx context.Context, inv capability.Invocation) bool {
+	if hook := inv.Target.Member.Name; b.who.Role != capability.RoleAgent || hook != "init" && hook != "dispose" {
+		return false
+	}
+	plan := b.Engine.Plan(ctx, inv)
+	return plan.Err == nil && plan.Verdict.Permitted
 }
 
 // ofDevice reports whether a member that is listed as an action is a function of a node.

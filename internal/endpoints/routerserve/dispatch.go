@@ -51,7 +51,7 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 	slug, app := strings.CutPrefix(r.URL.Path, appBase)
 	if app {
 		slug, _, _ = strings.Cut(slug, "/")
-		module, path = view.apps[slug], r.URL.EscapedPath()
+		module, path = view.apps()[slug], r.URL.EscapedPath()
 	} else if !ok {
 		return capability.Errorf(capability.CodeInvalidInput, opRoute, "the path does not name a module").
 			With("", "the form is "+routeBase+"MODULE/PATH")

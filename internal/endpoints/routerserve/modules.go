@@ -25,8 +25,8 @@ type view struct {
 	// its id and by its extension.
 	routes map[string][]string
 
-	// apps holds the module of each slug whose app bridge serves routes; of several, none.
-	apps map[string]string
+	// apps returns the module of each slug whose app bridge serves routes; of several, "".
+	apps func() map[string]string
 
 	// open holds the routes that need no token.
 	open map[capability.Member]bool
@@ -43,7 +43,7 @@ func (s *Surface) view() *view {
 		return v
 	}
 	v := &view{
-		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string), apps: make(map[string]string),
+		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string),
 		stamped: make(map[*capability.Module]stamp), rules: make(map[*capability.Module]*assetRules),
 	}
 	for e := range snap.Entries() {
@@ -54,28 +54,34 @@ func (s *Surface) view() *view {
 			if e.Module.Extension != m.Module {
 				v.routes[e.Module.Extension] = append(v.routes[e.Module.Extension], m.Name)
 			}
-		} else if m.Kind == bridgeKind && m.Name == appRoutesHook {
-			v.addApp(e.Module)
 		}
 	}
+	v.apps = sync.OnceValue(func() map[string]string { return appsOf(snap) })
 	v.open = s.openRoutes(slices.Collect(snap.Modules()))
 	s.current.Store(v) // of two that are made at once either will do
 	return v
 }
 
-// addApp adds the slugs of a module's app.
-func (v *view) addApp(m *capability.Module) {
-	manifest, err := router.ParseModule(m.Manifest)
-	if err != nil {
-		return // modules of this machine have none
-	}
-	for _, slug := range offered.AppSlugs(&manifest) {
-		if other, taken := v.apps[slug]; taken && other != m.ID {
-			v.apps[slug] = ""
+// appsOf returns the module of each app's slug.
+func appsOf(snap *catalog.Snapshot) map[string]string {
+	apps := make(map[string]string)
+	for e := range snap.Entries() {
+		if e.Contribution.Member.Kind != bridgeKind || e.Contribution.Member.Name != appRoutesHook {
 			continue
 		}
-		v.apps[slug] = m.ID
+		manifest, err := router.ParseModule(e.Module.Manifest)
+		if err != nil {
+			continue // modules of this machine have none
+		}
+		for _, slug := range offered.AppSlugs(&manifest) {
+			if other, taken := apps[slug]; taken && other != e.Module.ID {
+				apps[slug] = ""
+			} else {
+				apps[slug] = e.Module.ID
+			}
+		}
 	}
+	return apps
 }
 
 // knows reports whether the id names an endpoint or node of ours. Another one is

@@ -1,11 +1,8 @@
 package routerserve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -50,16 +47,9 @@ type ownModule struct {
 
 // ownAction is an action as elizaOS lists it to its model, which fills the parameters in.
 type ownAction struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description"`
-	Parameters  []ownParameter `json:"parameters,omitempty"`
-}
-
-type ownParameter struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description"`
-	Required    bool      `json:"required"`
-	Schema      jsonx.Raw `json:"schema"`
+	Name        string                   `json:"name"`
+	Description string                   `json:"description"`
+	Parameters  []router.ActionParameter `json:"parameters,omitempty"`
 }
 
 // inputShape is what is read of an action's input schema.
@@ -127,9 +117,6 @@ func (b *backend) ownModules() ([]*ownModule, error) {
 		}
 		_, kind, instance := e.Key().Parts()
 		id := ownID(kind, instance)
-		for n := 2; made[id] != nil && len(made[id].Actions) == maxOwnActions; n++ {
-			id = ownID(kind, instance) + ownPart + strconv.Itoa(n)
-		}
 		if made[id] == nil {
 			label := cmp.Or(e.Module.Label, e.Module.Name, instance)
 			made[id] = &ownModule{ID: id, Name: id, Endpoint: ownEndpoint, Description: label + " (" + kind + "), through junctor"}
@@ -139,27 +126,32 @@ func (b *backend) ownModules() ([]*ownModule, error) {
 			Name: name, Description: cmp.Or(strings.TrimSpace(a.Description), strings.TrimSpace(a.Title), name), Parameters: shape.parameters(),
 		})
 	}
-	return slices.SortedFunc(maps.Values(made), func(a, b *ownModule) int { return strings.Compare(a.ID, b.ID) }), nil
+	var out []*ownModule
+	for _, id := range slices.Sorted(maps.Keys(made)) {
+		out = append(out, made[id].divided()...)
+	}
+	return out, nil
 }
 
-// ownID returns the id of a provider's module. Signs that module ids do not have are replaced,
-// and a digest keeps the ids of different providers apart.
-func ownID(kind, instance string) string {
-	id := ownPrefix + kind + "." + instance
-	if router.CheckModuleID(id) == nil {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return strings.Map(func(r rune) rune {
-		if router.CheckModuleID(string(r)) != nil && r != '.' {
-			return '-'
+// ownID returns the id of a provider's module.
+func ownID(kind, instance string) string { return router.ModuleID(ownPrefix + kind + "." + instance) }
+
+// divided returns the module in parts of at most maxOwnActions.
+func (m *ownModule) divided() []*ownModule {
+	var out []*ownModule
+	for part := range slices.Chunk(m.Actions, maxOwnActions) {
+		one := *m
+		if one.Actions = part; len(out) > 0 {
+			one.ID += ownPart + strconv.Itoa(len(out)+1)
+			one.Name = one.ID
 		}
-		return r
-	}, id) + "-" + hex.EncodeToString(sum[:4])
+		out = append(out, &one)
+	}
+	return out
 }
 
 // parameters lists the properties, the required ones first.
-func (s inputShape) parameters() []ownParameter {
+func (s inputShape) parameters() []router.ActionParameter {
 	required := func(name string) bool { return slices.Contains(s.Required, name) }
 	names := slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
 		if required(a) != required(b) {
@@ -167,7 +159,7 @@ func (s inputShape) parameters() []ownParameter {
 		}
 		return strings.Compare(a, b)
 	})
-	out := make([]ownParameter, 0, len(names))
+	out := make([]router.ActionParameter, 0, len(names))
 	for _, name := range names {
 		var about struct {
 			Description string `json:"description"`
@@ -177,7 +169,9 @@ func (s inputShape) parameters() []ownParameter {
 			schema = jsonx.Raw("{}") // true: any value
 		}
 		_ = jsonx.Unmarshal(schema, &about) // a description that is not text is left out
-		out = append(out, ownParameter{name, cmp.Or(about.Description, name), required(name), schema})
+		out = append(out, router.ActionParameter{
+			Name: name, Description: cmp.Or(about.Description, name), Required: required(name), Schema: json.RawMessage(schema),
+		})
 	}
 	return out
 }
@@ -271,35 +265,11 @@ func (s inputShape) arguments(p params) (json.RawMessage, error) {
 	return jsonx.Marshal(content)
 }
 
-// ownResult converts the result of a call to that of an action. Its text is that of an MCP
-// result, a string, or the JSON itself.
+// ownResult converts the result of a call to that of an action, with a text of at most maxOwnText.
 func ownResult(reply invoke.Reply) (json.RawMessage, error) {
-	value := bytes.TrimSpace(reply.Result)
-	shown := string(value)
-	if len(value) > 0 && value[0] == '"' {
-		if err := jsonx.Unmarshal(value, &shown); err != nil {
-			return nil, err
-		}
-	}
-	if _, kind, _ := reply.Provider.Parts(); kind == "mcp" || kind == "a2a" {
-		var out struct {
-			Content []struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			} `json:"content"`
-		}
-		if jsonx.Unmarshal(value, &out) == nil && len(out.Content) > 0 {
-			var parts []string
-			for _, c := range out.Content {
-				if c.Type == "text" {
-					parts = append(parts, c.Text)
-				}
-			}
-			shown = strings.Join(parts, "\n")
-		}
-	}
+	shown := reply.Text()
 	if len(shown) > maxOwnText {
 		shown = text.CutBytes(shown, maxOwnText) + "\n[cut; the whole result is in data]"
 	}
-	return actionResult(shown, value)
+	return actionResult(shown, reply.Result)
 }

@@ -2,8 +2,6 @@ package nodesource
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 
@@ -39,15 +37,6 @@ func manifest(m *capability.Module) json.RawMessage {
 // name are escaped, so that no node can choose a name that collides with another node's.
 func skillExtension(node, skill string) string {
 	return "skill." + node + "." + strings.ReplaceAll(escape(skill), ".", "~2e")
-}
-
-// wireID converts an extension id to a module id of the router protocol, which has no ~.
-func wireID(ext string) string {
-	if !strings.Contains(ext, "~") {
-		return ext
-	}
-	sum := sha256.Sum256([]byte(ext))
-	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
 // escape converts a foreign name to the grammar of contribution ids.

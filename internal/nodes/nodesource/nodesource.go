@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // Kind is the provider kind and the origin of the modules. Those of skills have origin
@@ -246,7 +247,7 @@ func (s *Source) batch(id string) capability.Batch {
 			if skills[skill] == nil {
 				ext := skillExtension(id, skill)
 				skills[skill] = &capability.Module{
-					Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: capability.OriginSkill,
+					Extension: ext, ID: router.ModuleID(ext), Name: skill, Label: id, Origin: capability.OriginSkill,
 					Endpoint: own.Endpoint, Users: users,
 				}
 			}

@@ -264,12 +264,7 @@ func inputSchema(parameters json.RawMessage) json.RawMessage {
 			return trimmed
 		}
 	case '[':
-		var list []struct {
-			Name        string    `json:"name"`
-			Description string    `json:"description"`
-			Required    bool      `json:"required"`
-			Schema      jsonx.Raw `json:"schema"`
-		}
+		var list []router.ActionParameter
 		if jsonx.Unmarshal(trimmed, &list) != nil || len(list) == 0 {
 			return nil
 		}
@@ -279,8 +274,8 @@ func inputSchema(parameters json.RawMessage) json.RawMessage {
 			if p.Name == "" {
 				return nil
 			}
-			properties[p.Name] = p.Schema
-			if p.Schema.Kind() != '{' {
+			properties[p.Name] = jsonx.Raw(p.Schema)
+			if properties[p.Name].Kind() != '{' {
 				properties[p.Name] = jsonx.Raw(`{}`)
 			}
 			if p.Required {
