@@ -205,7 +205,7 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 	a.printf("connected %s at %s\n", plainText(out.Endpoint.ID), plainText(out.Endpoint.BaseURL))
 	var now endpointRow // the answer, whose form is given by elizaOS, lacks the modules
 	err = a.do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now)
-	if err != nil && capability.CodeOf(err) == capability.CodeFailed { // an agent of elizaOS, which has no such path
+	if e := capability.AsError(err); e != nil && e.Code == capability.CodeFailed && e.Op == "client" { // of elizaOS, which has no such path
 		a.printf("  registered %s\n", dash(plainText(strings.Join(out.Sync.Registered, ", "))))
 		return nil
 	}

@@ -92,3 +92,35 @@ func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 		}
 	}
 }
+
+// An agent of elizaOS has the connect API and no list of endpoints, and its errors are a text alone.
+func TestConnectWorksAtAnAgentOfElizaOS(t *testing.T) {
+	t.Parallel()
+	const connected = `{"success":true,"mode":"endpoint","endpoint":{"id":"tools","baseUrl":"http://h"},"sync":{"registered":["@you/notes"]}}`
+	for _, tc := range []struct {
+		what, connect, show, want string
+		status, showStatus, exit  int
+	}{
+		{"no list", connected, `{"error":"Not found"}`, "registered @you/notes", 200, 404, 0},
+		{"refused", `{"error":"Module notes was rejected"}`, ``, "Module notes was rejected", 400, 404, 1},
+		{
+			"a server of ours that fails", connected, `{"error":{"code":"failed","message":"the store is full"}}`, "the store is full", 200, 500, 1,
+		},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, body := tc.showStatus, tc.show
+			if r.Method == http.MethodPost {
+				status, body = tc.status, tc.connect
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}))
+		var out bytes.Buffer
+		a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+		exit := a.execute(t.Context(), []string{"--server", server.URL, "--token", "t", "connect", "http://h"})
+		server.Close()
+		if exit != tc.exit || !strings.Contains(out.String(), tc.want) {
+			t.Errorf("%s: got exit %d and %s, want exit %d with %q", tc.what, exit, out.String(), tc.exit, tc.want)
+		}
+	}
+}
