@@ -216,7 +216,7 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 	}
 }
 
-// What an endpoint says of a failure reaches people, even if its code or its message is missing.
+// The code and the message that an endpoint gives reach people, even if one of them is missing.
 func TestAnErrorKeepsWhatAnEndpointGives(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"ok":false,"error":{"code":"E_FULL","message":"the disk is full"}}`: "E_FULL: the disk is full",

@@ -11,7 +11,9 @@ import (
 
 func TestALargeProviderHasSeveralModules(t *testing.T) {
 	t.Parallel()
-	for actions, want := range map[int]string{1: "junctor.mcp.x 1", 1000: "junctor.mcp.x 1000", 1001: "junctor.mcp.x 1000, junctor.mcp.x-part2 1"} {
+	for actions, want := range map[int]string{
+		1: "junctor.mcp.x 1", 1000: "junctor.mcp.x 1000", 1001: "junctor.mcp.x 1000, junctor.mcp.x-part2 1",
+	} {
 		m := ownModule{ID: "junctor.mcp.x", Name: "junctor.mcp.x", Actions: make([]ownAction, actions)}
 		var got []string
 		for _, part := range m.divided() {
