@@ -1,10 +1,13 @@
 package audit
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // limits bounds the fields of one record, in bytes of escaped output. The limits tight apply if a
@@ -100,7 +103,7 @@ func (w *writer) record(r *Record, gateway string, truncated bool) {
 
 // metadata appends the members of the object "metadata".
 func (w *writer) metadata(r *Record, gateway string, truncated bool) {
-	m := &r.Metadata
+	m, start := &r.Metadata, len(w.b)
 	w.b = append(w.b, `"tool": `...)
 	w.orNull(m.Tool)
 	w.int("args_count", int64(m.ArgsCount))
@@ -168,15 +171,20 @@ func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 	w.node(&m.Node)
 	w.opt("code", string(m.Code))
 	w.opt("reason", m.Reason)
+	if len(m.Attrs) == 0 {
+		return
+	}
+	taken := names(w.b[start:])
 	for i := range m.Attrs {
 		if i == min(32, w.lim.list) {
 			w.cut = true
 			break
 		}
 		key := m.Attrs[i].Key
-		if slices.Contains(alwaysWritten(), key) { // a name twice would be a line that no query reads
+		for slices.Contains(taken, key) { // a name twice would be a line that others do not read
 			key = "attr_" + key
 		}
+		taken = append(taken, key)
 		w.b = append(w.b, ", "...)
 		w.quote(key, 64)
 		w.b = append(w.b, ": "...)
@@ -184,9 +192,24 @@ func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 	}
 }
 
-// alwaysWritten returns the names of the members that every record's metadata has.
-func alwaysWritten() []string {
-	return []string{"tool", "args_count", "work_dir", "run_id", "permissions", "decision", "sandbox", "duration_ms", "state", "truncated"}
+// names returns the names of the members in members, which is the inside of an object.
+func names(members []byte) []string {
+	d := jsontext.NewDecoder(bytes.NewReader(slices.Concat([]byte("{"), members, []byte("}"))))
+	var out []string
+	if _, err := d.ReadToken(); err != nil {
+		return nil
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		out = append(out, name.String())
+		if d.SkipValue() != nil {
+			break
+		}
+	}
+	return out
 }
 
 func (w *writer) decision(d *Decision) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -270,12 +271,13 @@ func BenchmarkChain(b *testing.B) {
 	_ = bytes.Clone(c.buf)
 }
 
-// TestNoMemberIsWrittenTwice: a line with one twice is left out by every query.
+// TestNoMemberIsWrittenTwice: many readers refuse a line that has a name twice.
 func TestNoMemberIsWrittenTwice(t *testing.T) {
 	segs := &memSegments{}
 	l := open(t, Config{Segments: segs, Gateway: "gw1"})
 	rec := Record{Time: sample().Time, Event: TaskStatusChanged, Logger: "tasks"}
-	for _, key := range alwaysWritten() {
+	always := []string{"tool", "args_count", "work_dir", "run_id", "permissions", "decision", "sandbox", "duration_ms", "state", "truncated"}
+	for _, key := range always {
 		rec.Metadata.Attrs = append(rec.Metadata.Attrs, Attr{key, "x"})
 	}
 	add(t, l, rec, Buffered)
@@ -285,9 +287,52 @@ func TestNoMemberIsWrittenTwice(t *testing.T) {
 	if err := jsonx.Unmarshal([]byte(segs.records()[0]), &got); err != nil {
 		t.Fatalf("%v: %s", err, segs.records()[0])
 	}
-	for _, key := range alwaysWritten() {
+	for _, key := range always {
 		if got.Metadata["attr_"+key] != "x" {
 			t.Errorf(`%s is lost: %v; want got.Metadata["attr_"+key] = "x"`, key, got.Metadata)
+		}
+	}
+}
+
+// An attribute whose name a member of the record has already, and a repeated one.
+func TestAnAttributeDoesNotRepeatAMember(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs, Gateway: "gw1"})
+	full := Metadata{
+		CapabilityID: "c", CanonicalAction: "a", Provider: "p", Surface: "s", Principal: Principal{ID: "admin:root"}, Effect: "read", View: "v",
+		Client: "c", TraceID: "t", Parent: "p", Task: "t", Selection: Selection{Step: 1}, Pin: "p", UpstreamCallID: "u", BytesIn: 1,
+		Timings: Timings{Queue: 1}, Node: Node{ID: "n"}, Code: "failed", Reason: "r",
+	}
+	// Each member that the full record has is the name of an attribute as well.
+	add(t, l, Record{Time: sample().Time, Event: GrantCreated, Logger: "policy", Metadata: full}, Buffered)
+	var first struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	if err := jsonx.Unmarshal([]byte(segs.records()[0]), &first); err != nil {
+		t.Fatalf("the record: got %v, want no error: %s", err, segs.records()[0])
+	}
+	rec := Record{Time: sample().Time, Event: GrantCreated, Logger: "policy", Metadata: full}
+	for _, name := range slices.Sorted(maps.Keys(first.Metadata)) {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, Attr{name, "x"})
+	}
+	for from := range slices.Chunk(rec.Metadata.Attrs, 20) {
+		one := rec
+		one.Metadata.Attrs = append(slices.Clone(from), Attr{"free", "1"}, Attr{"free", "2"})
+		add(t, l, one, Buffered)
+		var got struct {
+			Metadata map[string]any `json:"metadata"`
+		}
+		line := segs.records()[len(segs.records())-1]
+		if err := jsonx.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatalf("attributes with the names of members: got %v, want no error: %s", err, line)
+		}
+		for _, attr := range from {
+			if got.Metadata["attr_"+attr.Key] != "x" {
+				t.Errorf("the attribute %s: got %v, want attr_%s with x", attr.Key, got.Metadata, attr.Key)
+			}
+		}
+		if got.Metadata["free"] != "1" || got.Metadata["attr_free"] != "2" {
+			t.Errorf("a repeated attribute: got %v and %v, want 1 and 2", got.Metadata["free"], got.Metadata["attr_free"])
 		}
 	}
 }

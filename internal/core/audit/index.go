@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,8 +10,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // indexBatch is the number of records added to the index in one transaction.
@@ -63,14 +62,11 @@ func (l *Log) fillIndex(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	w := walker{}
 	if pos.Seq > 0 {
 		i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == pos.Segment })
 		if i < 0 || pos.Offset > list[i].Size || len(pos.Hash) != hexLen || !l.stillThere(pos) {
 			return errStale
 		}
-		w.seq, w.anchor = pos.Seq, true
-		_, _ = hex.Decode(w.prev[:], []byte(pos.Hash))
 	}
 	entries := make([]Entry, 0, indexBatch)
 	for ln, err := range lines(l.cfg.Segments, list, pos.Segment, pos.Offset) {
@@ -80,11 +76,10 @@ func (l *Log) fillIndex(ctx context.Context) error {
 		var v view
 		// Queries omit lines that fail verification; Verify reports them.
 		k, ok := parseLink(ln.data)
-		if err == nil && ok && !ln.header() && jsonx.Unmarshal(ln.data, &v) == nil && k.seq > pos.Seq {
+		if err == nil && ok && !ln.header() && v.read(ln.data) == nil && k.seq > pos.Seq {
 			entries = append(entries, v.entry(ln, k.seq))
-			pos.Seq, pos.Hash = k.seq, hex.EncodeToString(k.hash[:])
+			pos = Position{Seq: k.seq, Hash: hex.EncodeToString(k.hash[:]), Segment: ln.segment, Offset: ln.end()}
 		}
-		pos.Segment, pos.Offset = ln.segment, ln.end()
 		if len(entries) == indexBatch {
 			if err := l.cfg.Index.Add(ctx, entries, pos); err != nil {
 				return err
@@ -104,13 +99,13 @@ func (l *Log) fillIndex(ctx context.Context) error {
 // stillThere reports whether the segments still hold the last indexed record at its position. They
 // may have been replaced by a backup.
 func (l *Log) stillThere(pos Position) bool {
-	// The line before Offset ends with the hash, two bytes and the newline.
-	at := pos.Offset - hexLen - 3
-	if at < 0 {
+	at := max(0, pos.Offset-chainRoom)
+	data, err := l.readAt(pos.Segment, at, int(pos.Offset-at))
+	if err != nil {
 		return false
 	}
-	data, err := l.readAt(pos.Segment, at, hexLen)
-	return err == nil && string(data) == pos.Hash
+	k, ok := parseLink(bytes.TrimSuffix(data, []byte("\n")))
+	return ok && k.seq == pos.Seq && hex.EncodeToString(k.hash[:]) == pos.Hash
 }
 
 func (l *Log) readAt(segment uint64, offset int64, n int) ([]byte, error) {
@@ -174,7 +169,7 @@ func (l *Log) search(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		}
 		var v view
 		k, ok := parseLink(ln.data)
-		if !ok || ln.header() || jsonx.Unmarshal(ln.data, &v) != nil || !q.Match(v.entry(ln, k.seq)) {
+		if !ok || ln.header() || v.read(ln.data) != nil || !q.Match(v.entry(ln, k.seq)) {
 			continue
 		}
 		if out = append(out, slices.Clone(ln.data)); len(out) >= 2*q.Limit {

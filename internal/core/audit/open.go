@@ -193,7 +193,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 // mirror files that lack it.
 func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
 	var v view
-	if jsonx.Unmarshal(ln.data, &v) != nil {
+	if v.read(ln.data) != nil {
 		return
 	}
 	row := l.events[v.Event]

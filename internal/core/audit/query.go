@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/junctor-run/junctor/capability"
 )
 
@@ -110,6 +113,11 @@ type view struct {
 			Approval string `json:"approval"`
 		} `json:"decision"`
 	} `json:"metadata"`
+}
+
+// read decodes a line. A name may occur twice: earlier builds wrote attributes with the names of members.
+func (v *view) read(data []byte) error {
+	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true))
 }
 
 func (v *view) call(seq uint64) openCall {

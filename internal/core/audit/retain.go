@@ -6,8 +6,6 @@ import (
 	"errors"
 	"strconv"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // floor is the beginning of the chain after retention removed older segments.
@@ -78,7 +76,7 @@ func (l *Log) beginning(s SegmentInfo) (h header, at time.Time, err error) {
 			continue
 		}
 		var v view
-		if jsonx.Unmarshal(ln.data, &v) == nil {
+		if v.read(ln.data) == nil {
 			at = v.Timestamp
 		}
 		break

@@ -242,6 +242,37 @@ func TestAnIndexOfOtherSegmentsIsRebuilt(t *testing.T) {
 	}
 }
 
+// Records of a home with a key end in a code behind the hash, and segments begin with a header.
+func TestAnIndexThatFitsIsNotRebuilt(t *testing.T) {
+	for name, key := range map[string][]byte{"without a key": nil, "with a key": bytes.Repeat([]byte{7}, 32)} {
+		index := &memIndex{}
+		l := open(t, Config{Segments: &memSegments{}, Index: index, SegmentBytes: 4 << 10, Key: key})
+		for i := range 40 {
+			add(t, l, call(CapabilityExecuted, fmt.Sprintf("run_%03d", i), capability.EffectRead), Written)
+			got, err := l.Query(t.Context(), Query{Limit: 1})
+			if want := fmt.Sprintf("%03d", i); err != nil || runs(t, got) != want {
+				t.Fatalf("%s: got %v, %v; want the record %s", name, got, err, want)
+			}
+		}
+		if index.resets != 0 || len(index.entries) != 40 {
+			t.Errorf("%s: got %d resets and %d entries, want 0 and 40", name, index.resets, len(index.entries))
+		}
+		_ = l.Close()
+	}
+}
+
+// Earlier builds wrote an attribute with the name of a member, so that the line has it twice.
+func TestALineWithAMemberTwiceIsRead(t *testing.T) {
+	var v view
+	const line = `{"event": "grant_created", "metadata": {"run_id": null, "principal": {"id": "admin:root"}, "principal": "agent:ann"}, "seq": 1}`
+	if err := v.read([]byte(line)); err != nil || v.Event != GrantCreated {
+		t.Errorf("a line with a member twice: got %v, %v; want grant_created and no error", v.Event, err)
+	}
+	if err := v.read([]byte(`{"event": `)); err == nil {
+		t.Errorf("half of a line: got %v, want an error", v)
+	}
+}
+
 func TestTailReplaysAndFollows(t *testing.T) {
 	l := open(t, Config{Segments: &memSegments{}, SegmentBytes: 20 << 10})
 	for i := range 20 {

@@ -163,7 +163,7 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	}
 	p.changeGrants(g)
 	p.record(ctx, audit.GrantCreated, by, true, audit.Synced,
-		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "principal", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module},
+		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "granted_to", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module},
 		audit.Attr{Key: "action", Value: g.Action}, audit.Attr{Key: "scope", Value: g.Scope})
 	return g, nil
 }
