@@ -88,6 +88,15 @@ type (
 	}
 )
 
+// MarshalText implements encoding.TextMarshaler. It fails for a kind without a constant: routers accept
+// kinds that may come later, but in a declaration they are mistakes.
+func (k ViewKind) MarshalText() ([]byte, error) {
+	if !slices.Contains([]ViewKind{"", KindRelease, KindSystem, KindDeveloper, KindPreview}, k) {
+		return nil, fmt.Errorf("%q is not a kind of view; use release, system, developer or preview", string(k))
+	}
+	return []byte(k), nil
+}
+
 func (k ViewKind) audience() audience {
 	k = cmp.Or(k, KindRelease)
 	return audience{k == KindDeveloper, k}

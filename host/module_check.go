@@ -3,7 +3,6 @@ package host
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -105,36 +104,7 @@ func (m *Module) checkRoutes() error {
 	return nil
 }
 
-// checkKinds returns an error for a kind of view without a constant. Routers accept others, which may
-// come later; in a declaration they are mistakes.
-func (m *Module) checkKinds() error {
-	kinds := make(map[string]ViewKind)
-	for i, w := range m.Widgets {
-		kinds[fmt.Sprintf("Widgets[%d].Kind", i)] = w.Kind
-	}
-	for i, v := range m.Views {
-		kinds[fmt.Sprintf("Views[%d].Kind", i)] = v.Kind
-	}
-	if m.App != nil {
-		kinds["App.Kind"] = m.App.Kind
-		for i, t := range m.App.NavTabs {
-			kinds[fmt.Sprintf("App.NavTabs[%d].Kind", i)] = t.Kind
-		}
-	}
-	for _, field := range slices.Sorted(maps.Keys(kinds)) {
-		switch k := kinds[field]; k {
-		case "", KindRelease, KindSystem, KindDeveloper, KindPreview:
-		default:
-			return invalidModule(m.ID, field, "is %q; the kinds are release, system, developer and preview", k)
-		}
-	}
-	return nil
-}
-
 func (m *Module) checkBrowser() error {
-	if err := m.checkKinds(); err != nil {
-		return err
-	}
 	slots := []string{SlotChatSidebar, SlotCharacter, SlotNavPage}
 	for i, w := range m.Widgets {
 		if !slices.Contains(slots, w.Slot) {
