@@ -19,22 +19,17 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// ownPrefix starts the ids of the modules that this server makes of its own catalog: one per
-// provider whose actions come from no manifest of an endpoint or node.
-const ownPrefix = "junctor."
-
-// ownEndpoint is the endpoint that own modules name.
-const ownEndpoint = "local"
-
-// maxOwnActions is the number of actions of one own module, because readers bound the items of a
-// list: more are in further modules, whose ids end in ownPart and a number.
 const (
+	// ownPrefix starts the ids of the modules that this server makes of its own catalog: one per
+	// provider whose actions come from no manifest of an endpoint or node.
+	ownPrefix   = "junctor."
+	ownEndpoint = "local" // the endpoint that they name
+	// maxOwnActions is the number of actions of one such module, because readers bound the items of
+	// a list: more are in further modules, whose ids end in ownPart and a number.
 	maxOwnActions = 1000
 	ownPart       = "-part"
+	maxOwnText    = 16 << 10 // bytes of a result's text
 )
-
-// maxOwnText is the size in bytes up to which the result of an own action is also its text.
-const maxOwnText = 16 << 10
 
 // ownModule is the manifest of a module that this server makes.
 type ownModule struct {
