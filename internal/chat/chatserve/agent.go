@@ -63,7 +63,7 @@ func (s *Surface) withAgent(h httpapi.Handler) httpapi.Handler {
 
 // agentRuns lists runs of the agent, the newest first.
 func (s *Surface) agentRuns(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	limit, err := number(r, "limit", 0)
+	limit, err := httpapi.Number(r, "limit", 0, 0, maxLimit)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Surface) agentRuns(w http.ResponseWriter, r *http.Request, who capabili
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a state of a run; use one of %v", state, agent.States())
 	}
 	list, next, err := s.Agent.List(r.Context(), who, agent.Query{
-		Session: q.Get("session"), State: state, Limit: int(limit), Cursor: q.Get("cursor"),
+		Session: q.Get("session"), State: state, Limit: limit, Cursor: q.Get("cursor"),
 	})
 	out := make([]agentRun, len(list))
 	for i, one := range list {

@@ -5,8 +5,8 @@ package chatserve
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -143,27 +143,30 @@ func (t *stream) Text(piece string) error {
 // Progress implements engine.Stream.
 func (t *stream) Progress(c capability.Chunk) { _ = t.send("progress", c) }
 
+// maxLimit is the maximum of the parameter limit of lists, which may return fewer.
+const maxLimit = math.MaxInt32
+
 func (s *Surface) sessions(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	limit, err := number(r, "limit", 100)
+	limit, err := httpapi.Number(r, "limit", 100, 0, maxLimit)
 	if err != nil {
 		return err
 	}
-	list, err := s.Chat.Sessions(r.Context(), who, int(limit))
+	list, err := s.Chat.Sessions(r.Context(), who, limit)
 	return answer(w, map[string]any{"sessions": orEmpty(list)}, err)
 }
 
 // history returns messages of a conversation, oldest first, after the number in query
 // parameter after and at most limit of them (default 100).
 func (s *Surface) history(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	after, err := number(r, "after", 0)
+	after, err := httpapi.Number(r, "after", int64(0), 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	limit, err := number(r, "limit", 100)
+	limit, err := httpapi.Number(r, "limit", 100, 0, maxLimit)
 	if err != nil {
 		return err
 	}
-	list, err := s.Chat.History(r.Context(), who, r.PathValue("id"), after, int(limit))
+	list, err := s.Chat.History(r.Context(), who, r.PathValue("id"), after, limit)
 	return answer(w, map[string]any{"messages": orEmpty(list)}, err)
 }
 
@@ -174,7 +177,7 @@ func (s *Surface) forget(w http.ResponseWriter, r *http.Request, who capability.
 
 // commands lists the slash commands, with enabled_only only those that are enabled.
 func (s *Surface) commands(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	enabled, err := flag(r, "enabled_only")
+	enabled, err := httpapi.Flag(r, "enabled_only")
 	if err != nil {
 		return err
 	}
@@ -207,30 +210,3 @@ func answer(w http.ResponseWriter, value any, err error) error {
 
 // orEmpty returns a copy of list that is not nil, so that JSON has [] instead of null.
 func orEmpty[T any](list []T) []T { return append([]T{}, list...) }
-
-// number returns a query parameter that must be a number from 0 to 2³¹−1; otherwise is the
-// value of a missing or empty one. Error: invalid_input.
-func number(r *http.Request, name string, otherwise int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 0 {
-		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a number from 0 on", name, text)
-	}
-	return n, nil
-}
-
-// flag returns a boolean query parameter, false if it is missing. Error: invalid_input.
-func flag(r *http.Request, name string) (bool, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return false, nil
-	}
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is neither true nor false", name, text)
-	}
-	return on, nil
-}

@@ -90,7 +90,7 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 // status. Error: invalid_input for an unknown status.
 func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
-	limit, err := number(r, "limit", 100)
+	limit, err := httpapi.Number(r, "limit", 100, 0, maxLimit)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Pr
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{
 		"runs": s.Runs.List(who, tasks.RunFilter{
 			Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status,
-			Limit: int(min(limit, tasks.MaxEndedRuns)),
+			Limit: min(limit, tasks.MaxEndedRuns),
 		}),
 	})
 	return nil

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -124,11 +123,11 @@ const (
 )
 
 func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error {
-	limit, err := number(r, "limit", 100, maxLogs)
+	limit, err := httpapi.Number(r, "limit", 100, 0, maxLogs)
 	if err != nil {
 		return err
 	}
-	offset, err := number(r, "offset", 0, maxOffset)
+	offset, err := httpapi.Number(r, "offset", 0, 0, maxOffset)
 	if err != nil {
 		return err
 	}
@@ -150,33 +149,8 @@ func (s *Surface) sandbox(fresh bool) httpapi.Handler {
 	}
 }
 
-// number parses a query parameter of 0 to most; otherwise is its default.
-func number(r *http.Request, name string, otherwise, most int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > most {
-		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a number from 0 to %d", name, text, most)
-	}
-	return n, nil
-}
-
-func flag(r *http.Request, name string) (bool, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return false, nil
-	}
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is neither true nor false", name, text)
-	}
-	return on, nil
-}
-
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	enabled, err := flag(r, "enabled_only")
+	enabled, err := httpapi.Flag(r, "enabled_only")
 	if err != nil {
 		return err
 	}
@@ -211,7 +185,7 @@ func visible(r *http.Request) []string {
 // Its sha256 may be a query parameter or a part. The query parameter agreed is the tree_hash of the
 // screen that the operator has agreed to.
 func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability.Principal) (err error) {
-	force, err := flag(r, "force")
+	force, err := httpapi.Flag(r, "force")
 	if err != nil {
 		return err
 	}
@@ -311,7 +285,7 @@ func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.
 }
 
 func (s *Surface) disable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	kill, err := flag(r, "kill")
+	kill, err := httpapi.Flag(r, "kill")
 	if err != nil {
 		return err
 	}
@@ -320,7 +294,7 @@ func (s *Surface) disable(w http.ResponseWriter, r *http.Request, who capability
 }
 
 func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	keep, err := flag(r, "keep_work")
+	keep, err := httpapi.Flag(r, "keep_work")
 	if err != nil {
 		return err
 	}

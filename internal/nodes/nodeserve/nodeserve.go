@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -225,13 +224,9 @@ const (
 // list returns the nodes that match the filters. Nodes without a session are shown to people only.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
-	limit := defaultPage
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "limit: %q is not a number from 1 to %d", text, maxPage)
-		}
-		limit = n
+	limit, err := httpapi.Number(r, "limit", defaultPage, 1, maxPage)
+	if err != nil {
+		return err
 	}
 	status := fleet.Status(q.Get("status"))
 	switch status {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // maxPage is the largest number of items on one page of a catalog.
@@ -22,16 +23,12 @@ type page struct {
 // pageOf parses limit and cursor. Errors: invalid_input; conflict, reason stale_cursor,
 // if the cursor is of another generation.
 func pageOf(r *http.Request, generation uint64) (*page, error) {
-	p := &page{generation: generation}
-	q := r.URL.Query()
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "decode", "limit: %q is not a number from 1 to %d", text, maxPage)
-		}
-		p.limit = n
+	limit, err := httpapi.Number(r, "limit", 0, 1, maxPage)
+	if err != nil {
+		return nil, err
 	}
-	cursor := q.Get("cursor")
+	p := &page{generation: generation, limit: limit}
+	cursor := r.URL.Query().Get("cursor")
 	if cursor == "" {
 		return p, nil
 	}

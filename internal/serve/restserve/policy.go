@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -144,12 +143,9 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 			return err
 		}
 	}
-	limit := 0
-	if text := query.Get("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxTools {
-			return capability.Errorf(capability.CodeInvalidInput, "tools.list", "limit: %q is not a number from 1 to %d", text, maxTools)
-		}
+	limit, err := httpapi.Number(r, "limit", 0, 1, maxTools)
+	if err != nil {
+		return err
 	}
 	names, listed := make(map[capability.ID]string), 0
 	for name, entries := range s.Listed(who) {

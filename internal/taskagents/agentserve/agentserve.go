@@ -12,8 +12,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -344,7 +342,7 @@ type outputText struct {
 }
 
 func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	n, err := number(r.URL.Query(), "lines", lines, maxLineRunes)
+	n, err := httpapi.Number(r, "lines", lines, 0, maxLineRunes)
 	if err != nil {
 		return err
 	}
@@ -353,7 +351,7 @@ func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, outputText{strings.Join(session.Lines(int(n)), "\n"), id}, nil)
+	return answer(w, http.StatusOK, outputText{strings.Join(session.Lines(n), "\n"), id}, nil)
 }
 
 // bufferedText holds a session's output from an offset on, and the offset after it.
@@ -364,7 +362,7 @@ type bufferedText struct {
 }
 
 func (s *Surface) buffered(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	since, err := number(r.URL.Query(), "since", 0, 1<<62)
+	since, err := httpapi.Number(r, "since", uint64(0), 0, 1<<62)
 	if err != nil {
 		return err
 	}
@@ -375,18 +373,6 @@ func (s *Surface) buffered(w http.ResponseWriter, r *http.Request, _ capability.
 	}
 	data, next := session.Console(since)
 	return answer(w, http.StatusOK, bufferedText{strings.ToValidUTF8(string(data), "\uFFFD"), next, id}, nil)
-}
-
-func number(q url.Values, name string, def, most uint64) (uint64, error) {
-	text := q.Get(name)
-	if text == "" {
-		return def, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n > most {
-		return 0, capability.Errorf(capability.CodeInvalidInput, "tasks", "%s is a number up to %d", name, most).With("bad_query", "")
-	}
-	return n, nil
 }
 
 func (s *Surface) explain(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {

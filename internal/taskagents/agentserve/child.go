@@ -3,6 +3,7 @@ package agentserve
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"net"
 	"net/http"
 	"regexp"
@@ -38,12 +39,11 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 		return peersAnswer{len(list), list}, ok, nil
 	})
 	bridge("memory", func(id string, r *http.Request) (any, bool, error) {
-		q := r.URL.Query()
-		limit, err := number(q, "limit", remembered, 1<<31)
+		limit, err := httpapi.Number(r, "limit", remembered, 0, math.MaxInt32)
 		if err != nil {
 			return nil, true, err
 		}
-		return s.Agents.Memory(r.Context(), id, q.Get("q"), int(limit))
+		return s.Agents.Memory(r.Context(), id, r.URL.Query().Get("q"), limit)
 	})
 }
 
