@@ -3,9 +3,12 @@ package extensions
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // fileNow returns the current time of the kernel's clock for files, which lags behind
@@ -20,8 +23,9 @@ func fileNow() time.Time {
 
 // clean deletes the files of a working folder that were created at or after since, a
 // result of [fileNow]. It is called after a run that exceeded the disk limit, because
-// its files would make every later run fail. Older files stay, even if they have grown.
-// Links are not followed, because the folder is untrusted.
+// its files would make every later run fail; so would folders below [hostfs.MaxDepth], which are
+// deleted whole. Older files stay, even if they have grown. Links are not followed, because
+// the folder is untrusted.
 func clean(work string, since time.Time) {
 	root, err := os.OpenRoot(work)
 	if err != nil {
@@ -35,7 +39,8 @@ func clean(work string, since time.Time) {
 	defer dir.Close()
 	var born []string
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		deep := strings.Count(name, "/") >= hostfs.MaxDepth
+		if err != nil || d.IsDir() && !deep {
 			return nil //nolint:nilerr // unreadable entries stay
 		}
 		var st unix.Statx_t
@@ -43,9 +48,12 @@ func clean(work string, since time.Time) {
 		if err == nil && st.Mask&unix.STATX_BTIME != 0 && !time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).Before(since) {
 			born = append(born, name)
 		}
+		if deep && d.IsDir() {
+			return fs.SkipDir
+		}
 		return nil
 	})
 	for _, name := range born {
-		_ = root.Remove(name) // never leaves the root, even if the name was replaced
+		_ = hostfs.RemoveTree(root, name) // never leaves the root, even if the name was replaced
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Source is the origin of a package; exactly one of Zip, Dir and URL is set.
@@ -382,7 +383,7 @@ func (in *install) agreed() error {
 }
 
 func (in *install) nothingToDo(ctx context.Context) error {
-	if err := in.m.clear(in.staging()); err != nil {
+	if err := hostfs.RemoveTree(in.m.root, in.staging()); err != nil {
 		return broken("staging could not be emptied", err)
 	}
 	in.rec.Status, in.rec.Ended = Completed, in.m.cfg.Now().UTC()

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Removal holds the options of Uninstall.
@@ -187,7 +188,7 @@ func (m *Manager) remove(ctx context.Context, rec *Record) error {
 	}
 	*rec = done
 	if m.at("row deleted") == nil {
-		if err := m.clear(trash); err != nil {
+		if err := hostfs.RemoveTree(m.root, trash); err != nil {
 			m.cfg.Logger.Warn("removed files are still in the trash", "extension", rec.Extension, "err", err)
 		}
 	}

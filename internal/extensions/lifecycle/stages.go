@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // register builds the new row, which is enabled only if no consent is needed or the
@@ -237,7 +238,7 @@ func (in *install) swap(ctx context.Context) error {
 	}
 	// The change is complete. The next start removes what cannot be removed now.
 	if m.at("committed") == nil {
-		if err := m.clear(trash); err != nil {
+		if err := hostfs.RemoveTree(m.root, trash); err != nil {
 			m.cfg.Logger.Warn("the old version is still in the trash", "extension", in.new.ID, "err", err)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Limits of a working folder that is copied for an upgrade. They exceed what the sandbox
@@ -21,92 +21,11 @@ import (
 const (
 	maxWork        = 2 << 30
 	maxWorkEntries = 200_000
-	maxWorkDepth   = 128
 )
 
 func (m *Manager) exists(name string) bool {
 	_, err := m.root.Lstat(name)
 	return err == nil
-}
-
-// clear removes a folder with its content, without following links. An extension may
-// have removed permissions, or nested folders deeper than there are file descriptors;
-// deep folders are first moved up beside the folder.
-func (m *Manager) clear(name string) error {
-	moved := []string{name}
-	for n := 0; n < len(moved); n++ {
-		r := remover{m: m, lift: func(at string) error {
-			to := name + "-deep-" + strconv.Itoa(len(moved))
-			moved = append(moved, to)
-			return m.root.Rename(at, to)
-		}}
-		if err := r.remove(m.root, path.Base(moved[n]), moved[n], 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// maxLevels limits the folders that are open at once while a tree is removed.
-const maxLevels = 64
-
-// remover removes a tree level by level.
-type remover struct {
-	m    *Manager
-	lift func(at string) error // moves a folder, named from the top, out of the tree
-}
-
-// remove removes the entry name of dir, whose path from the manager's root is at. A
-// folder beyond maxLevels is lifted out of the tree instead.
-func (r *remover) remove(dir *os.Root, name, at string, level int) error {
-	if level == 0 {
-		name = at
-	}
-	err := dir.Remove(name) // a file, a link, an empty folder
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	info, e := dir.Lstat(name)
-	if e != nil || !info.IsDir() {
-		return err
-	}
-	if info.Mode().Perm()&0o700 != 0o700 { // an extension may remove permissions of its folders
-		_ = dir.Chmod(name, 0o700)
-	}
-	if level == maxLevels {
-		return r.lift(at)
-	}
-	inside, err := dir.OpenRoot(name)
-	if err != nil {
-		return err
-	}
-	err = r.empty(inside, at, level)
-	if err := errors.Join(err, inside.Close()); err != nil {
-		return err
-	}
-	return dir.Remove(name)
-}
-
-func (r *remover) empty(dir *os.Root, at string, level int) error {
-	list, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer list.Close()
-	for {
-		names, err := list.Readdirnames(1000)
-		for _, name := range names {
-			if err := r.remove(dir, name, path.Join(at, name), level+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		if err != nil || len(names) == 0 {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return err
-		}
-	}
 }
 
 // undo restores the state before the install of a record and marks it as failed with
@@ -144,7 +63,7 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 			return err
 		}
 	}
-	if err := errors.Join(m.clear(staging), m.clear(staging+".zip")); err != nil {
+	if err := errors.Join(hostfs.RemoveTree(m.root, staging), hostfs.RemoveTree(m.root, staging+".zip")); err != nil {
 		return err
 	}
 	if err := m.at("undo: staging empty"); err != nil {
@@ -234,7 +153,7 @@ func (m *Manager) sweep(dir string, stuck map[string]bool) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); !stuck[strings.TrimSuffix(name, ".zip")] && !strings.HasSuffix(name, keptSuffix) {
-			if err := m.clear(path.Join(dir, name)); err != nil {
+			if err := hostfs.RemoveTree(m.root, path.Join(dir, name)); err != nil {
 				m.cfg.Logger.Warn("a leftover could not be removed", "in", dir, "name", name, "err", err)
 			}
 		}
@@ -263,7 +182,7 @@ func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 		if entries++; err != nil || p == "." {
 			return err
 		}
-		if entries > maxWorkEntries || strings.Count(p, "/") >= maxWorkDepth {
+		if entries > maxWorkEntries || strings.Count(p, "/") >= hostfs.MaxDepth {
 			return tooMuch()
 		}
 		if err := ctx.Err(); err != nil {

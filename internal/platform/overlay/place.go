@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // place is a file below a folder. All access goes through root, so that no link leads out of the
@@ -98,7 +99,7 @@ func (p *place) removeTree() error {
 	if info, err := p.root.Lstat(p.rel); err != nil || !info.IsDir() {
 		return err
 	}
-	return p.root.RemoveAll(p.rel)
+	return hostfs.RemoveTree(p.root, p.rel)
 }
 
 // state is the content and the attributes of a file when it was read.

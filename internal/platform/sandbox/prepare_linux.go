@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 )
 
@@ -213,7 +214,10 @@ func (r *confined) giveContent() error {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && !d.IsDir() && st.Nlink > 1 {
 			return nil
 		}
-		return root.Lchown(name, r.c.UID, r.c.GID)
+		if err := root.Lchown(name, r.c.UID, r.c.GID); err != nil || !d.IsDir() || strings.Count(name, "/") < hostfs.MaxDepth {
+			return err
+		}
+		return fs.SkipDir // the program ends at its first check of the disk
 	})
 }
 
@@ -413,7 +417,7 @@ func (b *Box) removeStaleTemp() {
 	for _, temp := range left {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(temp), tempPrefix), "-")
 		if ownerGone(owner) {
-			_ = os.RemoveAll(temp)
+			_ = hostfs.RemoveAll(temp)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
@@ -122,7 +123,7 @@ func (r *confined) cleanUp() {
 		_ = r.tool.Close()
 	}
 	if r.temp != "" {
-		_ = os.RemoveAll(r.temp)
+		_ = hostfs.RemoveAll(r.temp)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
@@ -192,7 +193,7 @@ func (a *Agents) undo(ctx context.Context, id, event string) error {
 	if err := a.cfg.Scratch.SessionEnded(id, event); err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(a.folder(), id))
+	return hostfs.RemoveAll(filepath.Join(a.folder(), id))
 }
 
 // Close stops handling events and waits for running skills. The caller stops the sessions

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // The files from which a conversation is resumed are in a folder that outlives its session.
@@ -71,7 +73,7 @@ func (a *Agents) forgetOldest() {
 		if inUse[names[0]] {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(a.kept(), names[0])); err != nil {
+		if err := hostfs.RemoveAll(filepath.Join(a.kept(), names[0])); err != nil {
 			a.cfg.Logger.Warn("an old conversation cannot be removed", "err", err)
 		}
 		over--

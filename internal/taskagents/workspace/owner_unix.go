@@ -5,7 +5,10 @@ package workspace
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // foreign reports whether a file belongs to another user than that of this process.
@@ -25,6 +28,9 @@ func giveBack(dir string) {
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
+		}
+		if strings.Count(name, "/") >= hostfs.MaxDepth {
+			return fs.SkipDir
 		}
 		if info, err := d.Info(); err == nil && foreign(info) {
 			_ = root.Lchown(name, os.Getuid(), os.Getgid())

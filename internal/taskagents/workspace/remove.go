@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Remove removes a workspace: its folder, its entry in the list of worktrees, its credential
@@ -105,7 +106,7 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 		m.all[w.ID] = w
 		m.mu.Unlock()
 	}
-	if err := m.removeAll(w.ID); err != nil {
+	if err := hostfs.RemoveTree(m.dir, w.ID); err != nil {
 		return failed(err)
 	}
 	m.mu.Lock()
@@ -158,7 +159,7 @@ func (m *Manager) dropPart(ctx context.Context, w Workspace) error {
 		return err
 	}
 	defer root.Close()
-	if err := root.RemoveAll("worktrees/" + w.ID); err != nil {
+	if err := hostfs.RemoveTree(root, "worktrees/"+w.ID); err != nil {
 		return err
 	}
 	_ = root.Remove("worktrees") // fails unless it is empty
@@ -177,22 +178,6 @@ func (m *Manager) dropMerged(ctx context.Context, parent, w Workspace) {
 	if err == nil && result.ExitCode == 0 {
 		_, _ = m.run(ctx, parent, []string{"branch", "--quiet", "-D", "--", w.Branch}, 1)
 	}
-}
-
-// removeAll removes a folder of the base. If that is not permitted, it first makes all its
-// folders writable, because an agent may have changed their modes.
-func (m *Manager) removeAll(name string) error {
-	err := m.dir.RemoveAll(name)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	_ = fs.WalkDir(m.dir.FS(), name, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = m.dir.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return m.dir.RemoveAll(name)
 }
 
 // Collected is the result of [Manager.GC]. Kept has the reason for each old workspace that was
@@ -258,7 +243,7 @@ func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected,
 		if _, owned := known[e.Name()]; owned || err != nil || !idForm.MatchString(e.Name()) || now.Sub(info.ModTime()) < m.cfg.TTL {
 			continue
 		}
-		if err := m.removeAll(e.Name()); err != nil {
+		if err := hostfs.RemoveTree(m.dir, e.Name()); err != nil {
 			out.Kept[e.Name()] = "it could not be removed"
 			continue
 		}
@@ -301,9 +286,12 @@ func (m *Manager) room(ctx context.Context) error {
 	}
 	var used int64
 	walked := 0
-	err = fs.WalkDir(m.dir.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(m.dir.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if walked++; walked%1000 == 0 && ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if strings.Count(name, "/") > hostfs.MaxDepth {
+			return fs.SkipDir
 		}
 		if err != nil || d.IsDir() {
 			return nil // it may be removed meanwhile

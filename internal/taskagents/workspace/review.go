@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // ResultRole is the Role of the workspace that holds the parts of a task together.
@@ -140,7 +141,7 @@ func (m *Manager) CopyChanges(ctx context.Context, id string) (string, error) {
 func (m *Manager) copyChange(from *os.Root, name, id string) error {
 	name = filepath.FromSlash(name)
 	target := filepath.Join(id, name)
-	if err := m.dir.RemoveAll(target); err != nil {
+	if err := hostfs.RemoveTree(m.dir, target); err != nil {
 		return err
 	}
 	info, err := from.Lstat(name)

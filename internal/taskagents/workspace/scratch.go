@@ -15,6 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // ScratchStatus is the decision about a scratch folder.
@@ -358,7 +359,7 @@ func (k *ScratchKeeper) remove(r ScratchRecord) error {
 		return capability.Errorf(capability.CodeDenied, "scratch.delete", "the folder was not made here").With("security_violation",
 			"remove it by hand")
 	}
-	if err := k.root.RemoveAll(r.Folder); err != nil {
+	if err := hostfs.RemoveTree(k.root, r.Folder); err != nil {
 		return capability.Wrap(capability.CodeFailed, "scratch.delete", "the scratch folder could not be removed", err).With("cleanup_failed",
 			"look at what is left of it")
 	}

@@ -176,6 +176,11 @@ func furnish() error {
 	if err := unix.Mount(base, base, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
+	// In memory: attacks that make tens of thousands of files would keep the machine's disk so
+	// busy that the servers of all other attacks wait for their own writes.
+	if err := unix.Mount("tmpfs", filepath.Join(base, "tmp"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return fmt.Errorf("homes in memory: %w", err)
+	}
 	for name, text := range map[string]string{
 		"hosts": "127.0.0.1 localhost inside.test\n" + publicAddress +
 			" a.test b.test c.test.\n169.254.169.254 metadata.test\n10.1.2.3 intranet.test\n",

@@ -58,13 +58,13 @@ func TestOwnAttacks(t *testing.T) {
 		}},
 		{name: "LeftIPC", do: leftIPC},
 		// Succeeded: what occupies nothing was not counted.
-		{name: "EmptyFiles", permissions: writes, limits: map[string]int{"disk_mb": 8}, timeout: 60, disk: true, do: func(l *lab) {
+		{name: "EmptyFiles", permissions: writes, limits: map[string]int{"disk_mb": 8}, timeout: 60, do: func(l *lab) {
 			l.v.N = 30000
 			l.limited(l.task("inodes"), "resource_limit", "disk")
 		}},
 		// Succeeded: removing it took all descriptors of the server.
-		{name: "DeepFolders", permissions: writes, timeout: 60, disk: true, do: deepFolders},
-		{name: "LockedFolder", permissions: writes, disk: true, do: lockedFolder},
+		{name: "DeepFolders", permissions: writes, timeout: 60, do: deepFolders},
+		{name: "LockedFolder", permissions: writes, do: lockedFolder},
 		// Succeeded where memory is watched and not held.
 		{name: "HiddenMemory", limits: map[string]int{"memory_mb": 96}, do: func(l *lab) {
 			if r := l.task("hidden"); r.Err == nil || len(read(r.Output).broken) > 0 {

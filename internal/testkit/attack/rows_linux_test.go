@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +32,6 @@ type attack struct {
 	timeout     int
 	tiers       string // "T3 T2" if empty
 	process     bool   // a foreign process is among the victims
-	disk        bool   // it keeps the disk busy, so that only one such attack runs at a time
 	do          func(l *lab)
 }
 
@@ -60,15 +58,8 @@ func tryAll(t *testing.T, list []attack) {
 	}
 }
 
-// diskTurn is held by the attack that keeps the disk busy.
-var diskTurn sync.Mutex
-
 func (a attack) at(t *testing.T, s *server) {
 	t.Helper()
-	if a.disk {
-		diskTurn.Lock()
-		defer diskTurn.Unlock()
-	}
 	l := &lab{T: t, server: s, who: s.somebody(t, "admin"), other: s.somebody(t, "operator"), v: makeVictims(t, s)}
 	l.p = pack{
 		id: "tools." + strings.ToLower(a.name), permissions: append([]string{"exec"}, a.permissions...), network: a.network, limits: a.limits,

@@ -45,7 +45,7 @@ func TestAttacks(t *testing.T) {
 			}
 		}},
 		{name: "A19", timeout: 60, do: outputIsBounded},
-		{name: "A20", permissions: writes, limits: map[string]int{"disk_mb": 8}, timeout: 60, disk: true, do: diskIsBounded},
+		{name: "A20", permissions: writes, limits: map[string]int{"disk_mb": 8}, timeout: 60, do: diskIsBounded},
 		{name: "A21", timeout: 2, do: func(l *lab) {
 			r := l.task("a21")
 			if r.Err == nil || r.Err.Code != "timeout" || !strings.Contains(r.Output, "begun") || fmt.Sprint(r.Err.Details["exit_code"]) != "124" {

@@ -8,7 +8,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // defaultDisk is the default of how many bytes the working folder may hold.
@@ -143,7 +146,11 @@ func (x *files) room(root *os.Root, more int64) error {
 	}
 	if !x.seen {
 		x.seen = true
-		_ = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+			if strings.Count(name, "/") >= hostfs.MaxDepth {
+				x.used = most + 1
+				return fs.SkipAll
+			}
 			if err != nil {
 				return nil
 			}

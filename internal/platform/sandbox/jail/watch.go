@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Intervals of checking the limits that the kernel does not enforce for a whole tree.
@@ -81,17 +83,13 @@ func (h *helper) watchDisk(dir string, limit int64) {
 // inodes are limited as well.
 const minEntry = 1 << 10
 
-// deepest is the maximum depth of nested folders, because the cost of walking is its square,
-// and the walk must finish in time.
-const deepest = 128
-
 // diskUsage returns the allocated bytes below root, and stops counting above enough. Folders
-// nested deeper than deepest return more than enough. A file with several names counts
+// nested deeper than [hostfs.MaxDepth] return more than enough. A file with several names counts
 // several times.
 func diskUsage(root *os.Root, enough int64) int64 {
 	var used int64
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if strings.Count(name, "/") >= deepest {
+		if strings.Count(name, "/") >= hostfs.MaxDepth {
 			used = enough + 1
 			return fs.SkipAll
 		}
