@@ -42,7 +42,7 @@ func main() {
 	mcpPart := flag.String("mcp-part", "", "internal: be an upstream of -mcp: KIND TOOLS")
 	mcpOnly := flag.Bool("mcp", false, "measure the MCP door only")
 	era := flag.String("era", eraLegacy, "of -mcp -profile: the revision of client and upstream")
-	what := flag.String("method", "tools/call", "of -mcp -profile: tools/call or tools/list")
+	what := flag.String("method", "tools/call", "of -mcp -profile: tools/call, with the name of a tool behind a space, or tools/list")
 	flag.Parse()
 	if *proxyFor != "" {
 		beProxy(*proxyFor, *buffers)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,12 +25,22 @@ const (
 	eraModern = "2026-07-28"
 )
 
+// callWrite is a call of writeTool.
+const callWrite = "tools/call, outside effects"
+
 // methodConnect is a handshake and the first list.
 const methodConnect = "connect"
 
+// writeTool is the tool that counts as one with outside effects, as any without a hint does.
+const writeTool = "tool_0002"
+
 // benchTool is a definition of the size that tools have in the field.
 func benchTool(i int) string {
-	return fmt.Sprintf(`{"name":"tool_%04d","description":"Looks something up in the register number %d and says what is there, for as many rows as are asked for.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What to look for, in plain words."},"limit":{"type":"integer","minimum":1,"maximum":100,"description":"How many rows at most."},"exact":{"type":"boolean","description":"Whether only equal rows count."}},"required":["query"]},"annotations":{"readOnlyHint":true}}`, i, i)
+	tool := fmt.Sprintf(`{"name":"tool_%04d","description":"Looks something up in the register number %d and says what is there, for as many rows as are asked for.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What to look for, in plain words."},"limit":{"type":"integer","minimum":1,"maximum":100,"description":"How many rows at most."},"exact":{"type":"boolean","description":"Whether only equal rows count."}},"required":["query"]},"annotations":{"readOnlyHint":true}}`, i, i)
+	if strings.Contains(tool, writeTool) {
+		tool = strings.Replace(tool, `,"annotations":{"readOnlyHint":true}`, "", 1)
+	}
+	return tool
 }
 
 const benchResult = `{"content":[{"type":"text","text":"three rows: lamp-1 is on at 0.8, door-2 is closed, cam-3 is streaming"}],"structuredContent":{"rows":[{"id":"lamp-1","on":true,"level":0.8},{"id":"door-2","open":false},{"id":"cam-3","streaming":true}],"count":3}}`
@@ -169,12 +180,13 @@ func mcpDoor(name, url, token, era string, hop *process) door {
 				return err
 			}, transport.CloseIdleConnections, nil
 		}
+		tool := cmp.Or(req.name, "tool_0001")
 		meta := ""
 		if era == eraModern {
 			meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + era + `","io.modelcontextprotocol/clientCapabilities":{}}`
 			head.Set("Mcp-Method", req.method)
 			if req.method == "tools/call" {
-				head.Set("Mcp-Name", "tool_0001")
+				head.Set("Mcp-Name", tool)
 			}
 		} else {
 			got, err := send(head, initialize, "serverInfo")
@@ -189,7 +201,7 @@ func mcpDoor(name, url, token, era string, hop *process) door {
 		params := strings.TrimPrefix(meta, ",")
 		want := `"tools":[{`
 		if req.method == "tools/call" {
-			params = `"name":"tool_0001","arguments":{"query":"what is in the lab?","limit":10,"exact":false}` + meta
+			params = `"name":"` + tool + `","arguments":{"query":"what is in the lab?","limit":10,"exact":false}` + meta
 			want = "three rows"
 		}
 		bodies := make([]string, workers)
@@ -321,7 +333,11 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 		if what == "tools/call" || strings.HasPrefix(what, methodConnect) {
 			method, _, _ = strings.Cut(what, ",")
 		}
-		results, err := measure(doors, request{method: method}, concurrency, calls, rounds)
+		tool := ""
+		if what == callWrite {
+			method, tool = "tools/call", writeTool
+		}
+		results, err := measure(doors, request{name: tool, method: method}, concurrency, calls, rounds)
 		if err != nil {
 			return err
 		}
@@ -331,6 +347,9 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 		switch {
 		case what == "tools/call" && concurrency == 1 && strings.HasSuffix(far, "bare"):
 			sh.took("MCP tools/call, "+era+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, rerun)
+		case what == callWrite:
+			sh.rate(fmt.Sprintf("MCP tools/call of a tool without hints, %d at once, an SDK's server behind", concurrency), "ReverseProxy", proxy.rate,
+				results[2].rate, rerun)
 		case what == "tools/call" && strings.HasSuffix(far, "SDK") && concurrency > 1:
 			sh.rate("MCP tools/call, "+era+", 16 at once, an SDK's server behind", "ReverseProxy", proxy.rate, results[2].rate, rerun)
 		case strings.HasPrefix(what, "tools/list"):
@@ -356,15 +375,24 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 				other := map[string]string{eraLegacy: eraModern, eraModern: eraLegacy}[era]
 				bridged := mcpDoor("junctor, bridged", s.server.url+"/mcp/"+upstreamName(other, tools), s.token, era, s.server)
 				other = "sdk-" + name
+				behind := []door{
+					mcpDoor("direct", s.upstreams[other].url, "", era, s.upstreams[other]),
+					mcpDoor("ReverseProxy", s.proxies[other].url, "", era, s.proxies[other]),
+					mcpDoor("junctor", s.server.url+"/mcp/"+other, s.token, era, s.server),
+				}
 				for _, concurrency := range []int{1, 16} {
 					if err := row("tools/call", era, era+", bare", concurrency, calls, direct, proxy, ours, bridged); err != nil {
 						return err
 					}
-					err := row("tools/call", era, era+", SDK", concurrency, calls, mcpDoor("direct", s.upstreams[other].url, "", era, s.upstreams[other]),
-						mcpDoor("ReverseProxy", s.proxies[other].url, "", era, s.proxies[other]),
-						mcpDoor("junctor", s.server.url+"/mcp/"+other, s.token, era, s.server))
-					if err != nil {
+					if err := row("tools/call", era, era+", SDK", concurrency, calls, behind...); err != nil {
 						return err
+					}
+				}
+				for _, concurrency := range []int{1, 16, 64} {
+					if era == eraLegacy {
+						if err := row(callWrite, era, era+", SDK", concurrency, calls, behind...); err != nil {
+							return err
+						}
 					}
 				}
 			}
@@ -391,7 +419,8 @@ func profileMCP(file, era, what string, calls int) error {
 	}
 	defer s.close()
 	name := upstreamName(era, 10)
-	_, rate, err := load(mcpDoor("junctor", s.server.url+"/mcp/"+name, s.token, era, s.server), request{method: what}, 16, calls)
+	method, tool, _ := strings.Cut(what, " ")
+	_, rate, err := load(mcpDoor("junctor", s.server.url+"/mcp/"+name, s.token, era, s.server), request{name: tool, method: method}, 16, calls)
 	if err != nil {
 		return err
 	}
