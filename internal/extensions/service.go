@@ -6,7 +6,6 @@ package extensions
 
 import (
 	"context"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -122,20 +121,11 @@ type Service struct {
 // New migrates the tables, repairs changes that a crash interrupted, and loads the
 // installed extensions. On an error, everything opened is closed again.
 func New(ctx context.Context, cfg Config) (_ *Service, err error) {
-	for _, t := range []struct {
-		db    *store.DB
-		owner string
-		files func() (fs.FS, error)
-	}{
-		{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations},
-		{cfg.DB, lifecycle.Owner, lifecycle.Migrations},
-		{cfg.DB, blob.Owner, blob.Migrations},
-	} {
-		tables, err := t.files()
-		if err != nil {
-			return nil, err
-		}
-		if err := t.db.Migrate(ctx, t.owner, tables); err != nil {
+	if err := sqlstore.Tables().Migrate(ctx, cfg.Sessions); err != nil {
+		return nil, err
+	}
+	for _, t := range []store.Tables{lifecycle.Tables(), blob.Tables()} {
+		if err := t.Migrate(ctx, cfg.DB); err != nil {
 			return nil, err
 		}
 	}

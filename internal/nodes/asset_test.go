@@ -53,11 +53,7 @@ func newBlobs(t *testing.T) *blobs {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	tables, err := blob.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), blob.Owner, tables)
-	}
-	if err != nil {
+	if err := blob.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	s, err := blob.Open(t.TempDir(), db.SQL(), time.Now)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"io/fs"
 
 	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
 	"github.com/junctor-run/junctor/internal/chat/channels/channelsql"
@@ -23,18 +22,13 @@ import (
 // upgrades fails without it.
 func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
-	for owner, migrations := range map[string]func() (fs.FS, error){
-		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations,
-		upstreamsql.Owner: upstreamsql.Migrations, lifecycle.Owner: lifecycle.Migrations, blob.Owner: blob.Migrations,
-		push.Owner: push.Migrations, choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations,
-		tasksql.Owner: tasksql.Migrations, agentsql.Owner: agentsql.Migrations, channelsql.Owner: channelsql.Migrations,
+	for _, t := range []store.Tables{
+		store.CoreTables(), memory.Tables(), sqlstore.Tables(), upstreamsql.Tables(), lifecycle.Tables(), blob.Tables(), push.Tables(),
+		choice.Tables(), threadsql.Tables(), tasksql.Tables(), agentsql.Tables(), channelsql.Tables(),
 	} {
-		files, err := migrations()
-		if err == nil {
-			out[owner], err = store.Latest(files)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the migrations of %s: %w", owner, err)
+		var err error
+		if out[t.Owner], err = t.Latest(); err != nil {
+			return nil, fmt.Errorf("the migrations of %s: %w", t.Owner, err)
 		}
 	}
 	return out, nil

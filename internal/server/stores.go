@@ -37,11 +37,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	if err = s.openShared(ctx); err != nil {
 		return err
 	}
-	tables, err := memory.Migrations()
-	if err != nil {
-		return err
-	}
-	if err = s.shared.Migrate(ctx, memory.Owner, tables); err != nil {
+	if err = memory.Tables().Migrate(ctx, s.shared); err != nil {
 		return err
 	}
 	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})

@@ -165,9 +165,9 @@ func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	return out, nil
 }
 
-// Latest returns the number of the last of an owner's migrations, which is the version of a
+// latest returns the number of the last of an owner's migrations, which is the version of a
 // database that this program has migrated.
-func Latest(files fs.FS) (last int64, err error) {
+func latest(files fs.FS) (last int64, err error) {
 	names, err := fs.Glob(files, "*.sql")
 	for _, name := range names {
 		number, _, _ := strings.Cut(name, "_")

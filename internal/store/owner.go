@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"io/fs"
 )
 
@@ -19,11 +20,26 @@ type Database interface {
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// MigrateOwner migrates the tables of owner with the files that migrations returns.
-func MigrateOwner(ctx context.Context, db Migrator, owner string, migrations func() (fs.FS, error)) error {
-	files, err := migrations()
+// Tables are the tables of one package.
+type Tables struct {
+	Owner string   // names the tables for [DB.Migrate]
+	Files embed.FS // with the folder migrations, as [DB.Migrate] reads it
+}
+
+// Migrate migrates the tables in db.
+func (t Tables) Migrate(ctx context.Context, db Migrator) error {
+	files, err := fs.Sub(t.Files, "migrations")
 	if err != nil {
 		return err
 	}
-	return db.Migrate(ctx, owner, files)
+	return db.Migrate(ctx, t.Owner, files)
+}
+
+// Latest returns the version of the last migration.
+func (t Tables) Latest() (int64, error) {
+	files, err := fs.Sub(t.Files, "migrations")
+	if err != nil {
+		return 0, err
+	}
+	return latest(files)
 }

@@ -195,11 +195,7 @@ func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, erro
 	if err != nil {
 		return nil, err
 	}
-	core, err := Migrations()
-	if err == nil {
-		err = d.Migrate(ctx, Owner, core)
-	}
-	if err != nil {
+	if err := CoreTables().Migrate(ctx, d); err != nil {
 		return nil, errors.Join(err, d.sql.Close())
 	}
 	return d, nil

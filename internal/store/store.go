@@ -47,11 +47,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the core tables.
-const Owner = "core"
-
-// Migrations returns the core tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// CoreTables returns the core tables.
+func CoreTables() Tables { return Tables{Owner: "core", Files: migrations} }
 
 // maxConns bounds the connections, because SQLite can only use one writer and a few readers.
 const maxConns = 6
@@ -93,11 +90,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	d := &DB{sql: db, path: path}
-	core, err := Migrations()
-	if err == nil {
-		err = d.Migrate(ctx, Owner, core)
-	}
-	if err != nil {
+	if err := CoreTables().Migrate(ctx, d); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return d, nil

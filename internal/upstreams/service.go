@@ -45,11 +45,7 @@ type Service struct {
 
 // New migrates the tables. Connections start when the catalog runs [Service.Source].
 func New(ctx context.Context, cfg Config) (*Service, error) {
-	tables, err := upstreamsql.Migrations()
-	if err != nil {
-		return nil, err
-	}
-	if err := cfg.Store.Migrate(ctx, upstreamsql.Owner, tables); err != nil {
+	if err := upstreamsql.Tables().Migrate(ctx, cfg.Store); err != nil {
 		return nil, err
 	}
 	registry := upstream.NewRegistry(upstream.Config{

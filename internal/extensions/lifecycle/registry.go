@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -20,12 +19,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "extensions"
-
-// Migrations returns the migrations of the package's tables, which must run before a
-// Registry is used.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables, which must run before a Registry is used.
+func Tables() store.Tables { return store.Tables{Owner: "extensions", Files: migrations} }
 
 // Status is the state of an installed extension.
 type Status string
@@ -112,7 +107,7 @@ type Record struct {
 // one transaction. It is safe for concurrent use.
 type Registry struct{ db *sql.DB }
 
-// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes db.
+// NewRegistry returns a registry in db, where [Tables] have run. The caller closes db.
 func NewRegistry(db *sql.DB) *Registry { return &Registry{db} }
 
 const extensionColumns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,

@@ -16,11 +16,7 @@ func TestEachExtensionHasAUserOfItsOwnForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	tables, err := lifecycle.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), lifecycle.Owner, tables)
-	}
-	if err != nil {
+	if err := lifecycle.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	r := lifecycle.NewRegistry(db.SQL())

@@ -124,11 +124,7 @@ func rigIn(t *testing.T, home string) *rig {
 	if _, err := r.db.SQL().ExecContext(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
 		t.Fatal(err)
 	}
-	files, err := lifecycle.Migrations()
-	if err == nil {
-		err = r.db.Migrate(t.Context(), lifecycle.Owner, files)
-	}
-	if err != nil {
+	if err := lifecycle.Tables().Migrate(t.Context(), r.db); err != nil {
 		t.Fatal(err)
 	}
 	r.reg = lifecycle.NewRegistry(r.db.SQL())

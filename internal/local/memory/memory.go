@@ -14,7 +14,6 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -24,17 +23,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "memory"
-
-// Migrations returns the migrations of the package's tables, which must be applied before
-// the [Functions] are called.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables, which must be applied before the [Functions] are called.
+func Tables() store.Tables { return store.Tables{Owner: "memory", Files: migrations} }
 
 // Kind is the kind of the functions' contributions in the catalog. A host function cannot
 // declare it, nor the Claim, itself.

@@ -42,11 +42,7 @@ func open(t testing.TB, limit int) rig {
 func on(t testing.TB, db *store.DB, limit int) rig {
 	t.Helper()
 	t.Cleanup(func() { db.Close() })
-	files, err := memory.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), memory.Owner, files)
-	}
-	if err != nil {
+	if err := memory.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	h := host.New(host.Config{})

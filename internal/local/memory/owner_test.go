@@ -131,13 +131,10 @@ func TestMemoriesFromBeforeBelongToOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := memory.Migrations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := fs.ReadFile(files, "00001_memory.sql")
+	tables := memory.Tables()
+	first, err := fs.ReadFile(tables.Files, "migrations/00001_memory.sql")
 	if err == nil {
-		err = db.Migrate(t.Context(), memory.Owner, fstest.MapFS{"00001_memory.sql": {Data: first}})
+		err = db.Migrate(t.Context(), tables.Owner, fstest.MapFS{"00001_memory.sql": {Data: first}})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -16,11 +16,7 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	tables, err := blob.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), blob.Owner, tables)
-	}
-	if err != nil {
+	if err := blob.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	own := OwnStore{Limit: 1 << 20}

@@ -19,16 +19,14 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Owner names the package's table for [store.DB.Migrate].
-const Owner = "blob"
-
-// Migrations returns the package's tables, which must be migrated before [Open].
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables, which must be migrated before [Open].
+func Tables() store.Tables { return store.Tables{Owner: "blob", Files: migrations} }
 
 const (
 	// MaxTotal bounds the bytes of all references; the oldest are dropped first.

@@ -27,11 +27,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, err := blob.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), blob.Owner, tables)
-	}
-	if err == nil {
+	if err = blob.Tables().Migrate(t.Context(), db); err == nil {
 		r.Store, err = blob.Open(r.dir, db.SQL(), func() time.Time { return r.now })
 	}
 	if err != nil {

@@ -9,23 +9,20 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "session"
-
-// Migrations returns the package's tables, which must be migrated before [New].
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables, which must be migrated before [New].
+func Tables() store.Tables { return store.Tables{Owner: "session", Files: migrations} }
 
 // Database is the part of [store.DB] that the store uses.
 type Database interface {

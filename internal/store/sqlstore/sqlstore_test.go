@@ -27,11 +27,7 @@ func open(t testing.TB, path string) *store.DB {
 
 func migrated(t testing.TB, db *store.DB) *store.DB {
 	t.Helper()
-	files, err := sqlstore.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), sqlstore.Owner, files)
-	}
-	if err != nil {
+	if err := sqlstore.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return db

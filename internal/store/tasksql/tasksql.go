@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -25,11 +24,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "tasks"
-
-// Migrations returns the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "tasks", Files: migrations} }
 
 // Store implements [tasks.Store].
 type Store struct{ db store.Database }
@@ -38,7 +34,7 @@ var _ tasks.Store = (*Store)(nil)
 
 // Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
-	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, db); err != nil {
 		return nil, fmt.Errorf("open the tasks: %w", err)
 	}
 	return &Store{db: db}, nil

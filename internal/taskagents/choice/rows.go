@@ -14,11 +14,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "task_state"
-
-// Migrations returns the migrations of the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "task_state", Files: migrations} }
 
 // Database is the part of the server's own SQLite database that Rows uses.
 type Database interface {
@@ -32,7 +29,7 @@ type Rows struct{ db *sql.DB }
 
 // OpenRows migrates the table and returns its rows.
 func OpenRows(ctx context.Context, db Database) (Rows, error) {
-	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, db); err != nil {
 		return Rows{}, fmt.Errorf("open the settings of task agents: %w", err)
 	}
 	return Rows{db.SQL()}, nil

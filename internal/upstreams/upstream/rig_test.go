@@ -249,11 +249,7 @@ func database(t testing.TB) *store.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	files, err := upstreamsql.Migrations()
-	if err == nil {
-		err = db.Migrate(t.Context(), upstreamsql.Owner, files)
-	}
-	if err != nil {
+	if err := upstreamsql.Tables().Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return db

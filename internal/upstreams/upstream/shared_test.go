@@ -24,11 +24,7 @@ func pair(t *testing.T) (a, b *rig) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		files, err := upstreamsql.Migrations()
-		if err == nil {
-			err = db.Migrate(t.Context(), upstreamsql.Owner, files)
-		}
-		if err != nil {
+		if err := upstreamsql.Tables().Migrate(t.Context(), db); err != nil {
 			t.Fatal(err)
 		}
 		return newRigOn(t, db, f, nil)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -22,11 +21,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "agent"
-
-// Migrations returns the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "agent", Files: migrations} }
 
 // Store implements [agent.Journal].
 type Store struct{ db store.Database }
@@ -35,7 +31,7 @@ var _ agent.Journal = (*Store)(nil)
 
 // Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
-	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, db); err != nil {
 		return nil, fmt.Errorf("open the runs of the agent: %w", err)
 	}
 	return &Store{db: db}, nil

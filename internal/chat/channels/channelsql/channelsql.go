@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -20,11 +19,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "channels"
-
-// Migrations returns the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "channels", Files: migrations} }
 
 // Store implements [channels.Store].
 type Store struct{ db store.Database }
@@ -33,7 +29,7 @@ var _ channels.Store = (*Store)(nil)
 
 // Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
-	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, db); err != nil {
 		return nil, fmt.Errorf("open the channels: %w", err)
 	}
 	return &Store{db: db}, nil

@@ -14,7 +14,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -44,11 +43,8 @@ const (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "a2a_push"
-
-// Migrations returns the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "a2a_push", Files: migrations} }
 
 // Config is one address that is notified of one task.
 type Config struct {
@@ -98,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		opts: o, post: newPoster(o.Addresses), wants: make(map[string]bool), queue: make(map[string][]tasks.Task),
 		busy: make(map[string]bool), wake: make(chan struct{}, 1), last: make(map[string]*tasks.Task),
 	}
-	if err := store.MigrateOwner(ctx, o.Database, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, o.Database); err != nil {
 		return nil, fmt.Errorf("open the push configurations: %w", err)
 	}
 	return s, nil

@@ -13,7 +13,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -26,11 +25,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "threads"
-
-// Migrations returns the migrations of the package's tables.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables.
+func Tables() store.Tables { return store.Tables{Owner: "threads", Files: migrations} }
 
 // Store implements [threads.Store].
 type Store struct{ db store.Database }
@@ -39,7 +35,7 @@ var _ threads.Store = (*Store)(nil)
 
 // Open migrates the tables and returns the store. The caller keeps ownership of the database.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
-	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
+	if err := Tables().Migrate(ctx, db); err != nil {
 		return nil, fmt.Errorf("open the task registry: %w", err)
 	}
 	return &Store{db: db}, nil

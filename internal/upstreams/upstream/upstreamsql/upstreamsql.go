@@ -8,9 +8,9 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
@@ -19,11 +19,8 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
-// Owner names the package's tables for [store.DB.Migrate].
-const Owner = "upstream"
-
-// Migrations returns the migrations of the package's tables, which must run before a Store is used.
-func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+// Tables returns the package's tables, which must run before a Store is used.
+func Tables() store.Tables { return store.Tables{Owner: "upstream", Files: migrations} }
 
 // Database is the part of [store.DB] that a Store uses.
 type Database interface {
