@@ -119,8 +119,9 @@ func (a *app) printLogs(out upstreamLogs) {
 // logPollInterval is the time between two requests for further lines of a log.
 const logPollInterval = time.Second
 
-// followLogs prints the lines of a log as they are written, until ctx ends.
-func (a *app) followLogs(ctx context.Context, name, path string) error {
+// followLogs requests the log of an upstream at path, and then asks for newer lines at each interval,
+// and prints them. It returns the error of ctx or of a request.
+func (a *app) followLogs(ctx context.Context, upstream, path string) error {
 	ticker := time.NewTicker(logPollInterval)
 	defer ticker.Stop()
 	for {
@@ -133,7 +134,7 @@ func (a *app) followLogs(ctx context.Context, name, path string) error {
 			if err := json.Unmarshal([]byte(`{"lines":[`+string(raw)+`]}`), &page); err != nil {
 				return err
 			}
-			if path = upstreamPath(name, fmt.Sprintf("/logs?after=%d", page.Lines[0].Number)); !a.json {
+			if path = upstreamPath(upstream, fmt.Sprintf("/logs?after=%d", page.Lines[0].Number)); !a.json {
 				a.printLogs(page)
 			} else if err := a.printJSON(raw); err != nil {
 				return err

@@ -177,8 +177,9 @@ func (p *plane) saveUses(ctx context.Context) error {
 	}
 }
 
-// supersede ends the open approvals for extensions that were removed or whose content changed.
-func (p *plane) supersede(change catalog.Change) {
+// supersedeApprovals ends the open approvals for extensions that were removed or whose content
+// changed. An error is logged.
+func (p *plane) supersedeApprovals(change catalog.Change) {
 	for _, old := range modulesOf(change.Old) {
 		if old.Origin != capability.OriginExtension {
 			continue
@@ -191,7 +192,7 @@ func (p *plane) supersede(change catalog.Change) {
 			continue
 		}
 		if err := p.policy.Supersede(context.Background(), old.Extension, content); err != nil {
-			p.logger.Error("the questions about an extension that is gone stay open", "extension", old.Extension, "err", err)
+			p.logger.Error("the approvals for an extension that was removed or changed stay open", "extension", old.Extension, "err", err)
 		}
 	}
 }

@@ -328,7 +328,7 @@ func (s *Server) loopback() bool {
 
 func (s *Server) catalogChanged(change catalog.Change) {
 	s.policy.CatalogChanged()
-	s.supersede(change)
+	s.supersedeApprovals(change)
 	s.mcp.CatalogChanged()
 	s.notices.Changed(change)
 	s.publish("catalog.changed", map[string]any{"generation": change.After.Generation, "etag": change.After.Etag})

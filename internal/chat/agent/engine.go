@@ -37,7 +37,7 @@ var (
 	errStopping  = capability.ErrStopping
 )
 
-// Engine carries runs. It is safe for concurrent use. Call Open before any other method.
+// Engine executes runs. It is safe for concurrent use. Call Open before any other method.
 type Engine struct {
 	cfg    Config
 	ctx    context.Context // of all work
@@ -401,7 +401,8 @@ func (e *Engine) cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// CancelSession cancels the run of a conversation and reports whether there was one.
+// CancelSession cancels the current run of a person's conversation. It returns false and no error if
+// the conversation has no run, and true with the error if the run cannot be cancelled.
 func (e *Engine) CancelSession(ctx context.Context, person, session string) (bool, error) {
 	e.mu.Lock()
 	r := e.of[[2]string{person, session}]

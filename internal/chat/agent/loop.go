@@ -4,9 +4,9 @@
 // ([policy.Policy.Assistant]); what it may do is decided by the rules and by approvals, never by
 // the model.
 //
-// A run is a journal of records, each stored before the act that it announces. After a crash the
+// A run is a journal of records, each stored before the action that it describes. After a crash the
 // run continues from its records: the model is asked again if its answer was not stored, a read is
-// repeated, and any other call is presented again with the same idempotency key, so that it is
+// repeated, and any other call is sent again with the same idempotency key, so that it is
 // made at most once. A run that waits for an approval has no goroutine and no connection.
 package agent
 

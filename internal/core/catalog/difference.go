@@ -93,7 +93,7 @@ func (t *transaction) touch(prev, next *Snapshot, remove, add []*Entry) []capabi
 	for _, pair := range [][2]*Snapshot{{prev, next}, {next, prev}} {
 		for held, reason := range pair[0].ruling.withheld {
 			if pair[1].ruling.withheld[held] != reason {
-				out = append(out, actionsBy(next, held)...)
+				out = append(out, actionsCoveredBy(next, held)...)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (t *transaction) touch(prev, next *Snapshot, remove, add []*Entry) []capabi
 		for _, s := range []*Snapshot{prev, next} {
 			out = append(out, s.ruling.bound[slot]...)
 			for _, c := range s.ruling.slots[slot] {
-				out = append(out, actionsBy(s, claim{runtime: c.runtime})...)
+				out = append(out, actionsCoveredBy(s, claim{runtime: c.runtime})...)
 			}
 		}
 		for _, row := range actions.Rows() {
@@ -121,8 +121,9 @@ func sameClaim(a, b slotClaim) bool {
 	return a.runtime == b.runtime && a.selector == b.selector && a.eligible == b.eligible
 }
 
-// actionsBy returns the actions of the entries that a claim covers.
-func actionsBy(s *Snapshot, held claim) (out []capability.Action) {
+// actionsCoveredBy returns the action of each entry that has the claim's runtime and key; an empty
+// key covers every entry of the runtime. It returns nil if s does not have the extension.
+func actionsCoveredBy(s *Snapshot, held claim) (out []capability.Action) {
 	extension, _, _ := strings.Cut(held.runtime, "/")
 	m, ok := s.module(extension)
 	if !ok {

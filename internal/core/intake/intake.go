@@ -140,8 +140,9 @@ func (p *Pipeline) apply(list []*waiting) {
 // maxTogether is the maximum number of batches applied together.
 const maxTogether = 512
 
-// Run runs the sources until ctx ends. A source that stops earlier is logged and restarted after a
-// pause, which doubles up to a minute. A failed source does not affect the others.
+// Run runs the sources until ctx ends and all of them have returned, and returns nil. A source that
+// stops earlier is logged and restarted after a pause, which doubles up to a minute, and is short
+// again after a source that ran for longer. A failed source does not affect the others.
 func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range sources {

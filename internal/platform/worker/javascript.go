@@ -60,13 +60,13 @@ func javascript(c *conn, deadline time.Time) (value jsonx.Raw, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the prelude: %w", err)
 	}
-	if err := limited(vm, deadline, func() error {
+	if err := runUntil(vm, deadline, func() error {
 		_, err := vm.EvalValue(string(c.code), quickjs.EvalGlobal)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	if err := limited(vm, deadline, func() error {
+	if err := runUntil(vm, deadline, func() error {
 		_, err := run.CallValue(quickjs.UndefinedValue, c.order.Entry, c.order.Handler, string(c.input))
 		return err
 	}); err != nil {
@@ -74,7 +74,7 @@ func javascript(c *conn, deadline time.Time) (value jsonx.Raw, err error) {
 	}
 	for value == nil && ended == nil {
 		n := 0
-		if err := limited(vm, deadline, func() (err error) { n, err = vm.ExecutePendingJobs(); return err }); err != nil {
+		if err := runUntil(vm, deadline, func() (err error) { n, err = vm.ExecutePendingJobs(); return err }); err != nil {
 			return nil, err
 		}
 		if n == 0 {
@@ -92,8 +92,10 @@ func javascript(c *conn, deadline time.Time) (value jsonx.Raw, err error) {
 	return value, nil
 }
 
-// limited runs a part of the code within the remaining time.
-func limited(vm *quickjs.VM, deadline time.Time, part func() error) error {
+// runUntil calls part with the engine's limit set to the time that remains until deadline. It returns
+// a timeout without calling part if no time remains. An error of JavaScript becomes a failure
+// whose message has its line.
+func runUntil(vm *quickjs.VM, deadline time.Time, part func() error) error {
 	left := time.Until(deadline)
 	if left <= 0 {
 		return &failure{Kind: kindTimeout}

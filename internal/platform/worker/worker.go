@@ -1,8 +1,8 @@
 // Package worker runs one piece of untrusted code in a separate process that can only
 // compute. The process is this binary started again in the confinement of package sandbox.
 // Before it reads the code, it gives up every system call that opens, connects or starts
-// something. It retains memory, bounded by the engine and then the kernel, time, bounded by
-// the engine, the process itself and then its parent, and two pipes.
+// something. What remains is memory, time and two pipes. The engine and the kernel limit the
+// memory; the engine, the process itself and its parent limit the time.
 //
 // # The contract
 //

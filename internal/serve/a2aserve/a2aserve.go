@@ -8,8 +8,8 @@
 // translated at the edge (legacy.go).
 //
 // A message becomes a task ([tasks]), which runs one call on the governed path. A message names its
-// capability by skill id; a message in words without one is for the
-// agent of the server or, if that is off, creates a task that asks for it. Questions of
+// capability by skill id. A message that names none is for the agent of the server or, if the
+// agent is off, creates a task that asks for the name of a skill. Questions of
 // providers, and approvals that the caller may give, are input-required; approvals of an operator
 // are auth-required, and the caller cannot change those. The result is one artifact.
 //

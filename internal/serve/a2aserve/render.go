@@ -67,6 +67,8 @@ func targetOf(t *tasks.Task) string {
 	return t.Call.Target.String()
 }
 
+// historyOf returns the last *limit messages of a task, or all if limit is nil. It returns none for a
+// task of another surface, and leaves out what cannot be decoded. *limit is not negative.
 func historyOf(t *tasks.Task, limit *int) []a2awire.Message {
 	if t.Surface != surfaceName {
 		return nil

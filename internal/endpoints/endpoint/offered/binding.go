@@ -40,8 +40,9 @@ type Binding struct {
 	SoftFails  bool // parse of a field evaluator: a softFail answer means the value null
 }
 
-// bind returns the item's binding with its head, so that a call only joins bytes.
-func bind(module string, it item) Binding {
+// newBinding returns the item's wire method, the shape of its parameters, and the beginning of their
+// JSON, which is encoded here once, so that a call only appends its own values.
+func newBinding(module string, it item) Binding {
 	b := Binding{Method: it.method.Name, Undeclared: it.undeclared()}
 	var head bytes.Buffer
 	head.WriteString(`{"moduleId":`)

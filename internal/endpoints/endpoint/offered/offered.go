@@ -113,7 +113,7 @@ func (m *Offer) Module(in *router.Module, digest string) capability.Module {
 	}
 	for _, it := range items(in) {
 		member := capability.Member{Module: in.ID, Kind: it.method.Surface, Name: it.name}
-		m.Bindings[member] = bind(in.ID, it)
+		m.Bindings[member] = newBinding(in.ID, it)
 		kind := it.method.Kind
 		kind = cmp.Or(kind, "capability.rpc") // lifecycle and app bridge: callable by code, never by a planner
 		effect := it.method.Effect

@@ -29,9 +29,10 @@ func computing() []uint32 {
 	}
 }
 
-// compute returns a filter that permits the calls, clone for threads, and tgkill to the
-// process pid. It refuses all others with EPERM, and clone3 with ENOSYS.
-func compute(t table, calls []uint32, clone, clone3, tgkill, pid uint32) []Instruction {
+// computeOnly returns the filter of a process that only computes. It permits the listed calls, clone
+// for threads of the process, and tgkill to the process pid. The other numbers are those of
+// clone, clone3 and tgkill. It refuses all other calls with EPERM, and clone3 with ENOSYS.
+func computeOnly(t table, calls []uint32, clone, clone3, tgkill, pid uint32) []Instruction {
 	a := begin(t)
 	for _, nr := range calls {
 		a.jump(opEqual, nr, 0, 1)
@@ -61,7 +62,7 @@ func ComputeOnly() error {
 	if !ok {
 		return fmt.Errorf("there is no system call filter for %s", runtime.GOARCH)
 	}
-	prog := compute(t, computing(), unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_TGKILL, uint32(os.Getpid()))
+	prog := computeOnly(t, computing(), unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_TGKILL, uint32(os.Getpid()))
 	runtime.LockOSThread() // until both calls are made on one thread
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

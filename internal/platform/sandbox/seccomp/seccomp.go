@@ -1,10 +1,11 @@
-// Package seccomp builds and installs the system call filter of sandboxed programs
-// (capability-runner): it refuses calls that programs do not need but escapes use, most of
-// them with EPERM, and allows all others. A call under another architecture or ABI than the
-// program's own kills it, because the numbers have another meaning there.
+// Package seccomp builds and installs the system call filter of sandboxed programs. The filter
+// refuses the calls that attacks use and ordinary programs do not need, most of them with EPERM,
+// and permits all others. A program that makes a call of another architecture or ABI than its own
+// is killed, because the numbers of calls have another meaning there. The filter of a worker, which
+// only computes, is the reverse: it permits only the calls of a list.
 //
-// The filter is classic BPF, written here by hand: about 150 instructions. The kernel skips
-// them for calls that it has found to be always allowed.
+// The filter is classic BPF, written here by hand: about 150 instructions. The kernel does not
+// run it for calls that it always permits.
 package seccomp
 
 import "fmt"

@@ -73,7 +73,9 @@ type Exchange struct {
 	waiting bool // latest has not been sent
 }
 
-// New returns the exchange for the answer to m; [Exchange.End] must end it.
+// New returns the exchange that answers m in the protocol revisions of era e. If the client accepts a
+// stream, it starts the timer that keeps a quiet stream open, so that the caller must call
+// [Exchange.End]; otherwise the answer is JSON, and progress is not reported.
 func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *Exchange {
 	x := &Exchange{
 		id: m.ID, Era: e, token: m.Params.Meta.Progress, Streams: acceptsStream(r),
