@@ -38,13 +38,13 @@ const roleVariable = "JUNCTORTEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if worker.IsWorker(os.Args) {
-		os.Exit(worker.Main())
+		syscall.Exit(worker.Main()) // os.Exit waits a second with the race detector
 	}
 	if sandbox.IsHelper(os.Args) {
-		os.Exit(sandbox.HelperMain(os.Args))
+		syscall.Exit(sandbox.HelperMain(os.Args)) // os.Exit waits a second with the race detector
 	}
 	if db.IsWorker(os.Args) {
-		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
+		syscall.Exit(db.WorkerMain(os.Stdin, os.Stdout)) // os.Exit waits a second with the race detector
 	}
 	var err error
 	switch role := os.Getenv(roleVariable); role {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,10 +25,10 @@ import (
 
 func TestMain(m *testing.M) {
 	if sandbox.IsHelper(os.Args) {
-		os.Exit(sandbox.HelperMain(os.Args))
+		syscall.Exit(sandbox.HelperMain(os.Args)) // os.Exit waits a second with the race detector
 	}
 	if worker.IsWorker(os.Args) {
-		os.Exit(worker.Main())
+		syscall.Exit(worker.Main()) // os.Exit waits a second with the race detector
 	}
 	dir, err := build()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if sandbox.IsHelper(os.Args) {
-		os.Exit(sandbox.HelperMain(os.Args))
+		syscall.Exit(sandbox.HelperMain(os.Args)) // os.Exit waits a second with the race detector
 	}
 	goleak.VerifyTestMain(m)
 }

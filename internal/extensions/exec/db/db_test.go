@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) {
 	if sandbox.IsHelper(os.Args) {
-		os.Exit(sandbox.HelperMain(os.Args))
+		syscall.Exit(sandbox.HelperMain(os.Args)) // os.Exit waits a second with the race detector
 	}
 	if db.IsWorker(os.Args) {
-		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
+		syscall.Exit(db.WorkerMain(os.Stdin, os.Stdout)) // os.Exit waits a second with the race detector
 	}
 	goleak.VerifyTestMain(m)
 }
