@@ -69,6 +69,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if os.Getenv(roleVariable) != "server" { // whose exit code reports data races
+		syscall.Exit(0) // os.Exit waits a second with the race detector
+	}
 	os.Exit(0)
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
 		play(role)
-		return
+		syscall.Exit(0) // os.Exit waits a second with the race detector
 	}
 	goleak.VerifyTestMain(m)
 }
