@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Finding is one problem or oddity of the installed extensions.
@@ -252,7 +253,7 @@ func replaceConfig(work *os.Root, public []byte) error {
 	if err := work.Rename(next, name); err == nil {
 		return nil
 	}
-	if err := work.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // a folder
+	if err := hostfs.RemoveTree(work, name); err != nil { // a folder
 		return err
 	}
 	return work.Rename(next, name)

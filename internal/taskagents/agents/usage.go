@@ -18,6 +18,7 @@ import (
 // Bounds of the records from which usage is read.
 const (
 	maxRecords  = 64        // files of one conversation
+	maxSeen     = 10_000    // files and folders of one conversation
 	maxRecord   = 256 << 20 // bytes of one file
 	maxAnswers  = 10_000    // ids of one file that are remembered
 	recordPiece = 1 << 20   // bytes that are read at once; longer lines are left out
@@ -70,9 +71,11 @@ func (a *Agents) measure(m *meter, g *agent) (sum programs.Usage) {
 	if dir := programs.Of(g.framework).Records; dir != "" && named != "" {
 		m.read(filepath.Join(a.cfg.Home, filepath.FromSlash(dir)), named)
 	}
+	seen := 0
 	_ = filepath.WalkDir(g.kept, func(path string, e fs.DirEntry, err error) error {
+		seen++
 		switch {
-		case err == nil && len(m.tapes) > maxRecords:
+		case seen > maxSeen || len(m.tapes) > maxRecords:
 			return fs.SkipAll
 		case err == nil && e.Type().IsRegular() && strings.HasSuffix(path, ".jsonl"):
 			m.read(g.kept, path)
