@@ -78,7 +78,8 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 	if err != nil {
 		return nil, err
 	}
-	if err := a.authorize(ctx, req, p.Security); err != nil {
+	secret, err := a.authorize(ctx, req, p.Security)
+	if err != nil {
 		return nil, err
 	}
 	resp, err := a.http.Do(req)
@@ -94,38 +95,58 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 		return nil, capability.Errorf(capability.CodeFailed, "upstream", "the answer is larger than 8 MiB").
 			With("too_large", "ask for less: many APIs have a parameter for the size of a page")
 	}
-	return p.result(resp, body)
+	out, err := p.result(resp, body)
+	return hide(out, secret), err
 }
 
-// authorize adds the headers of the upstream and, if s is set, its secret.
-func (a *API) authorize(ctx context.Context, req *http.Request, s *security) error {
+// authorize adds the headers of the upstream and, if s is set, its secret, which it returns.
+func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (secret string, err error) {
 	if a.cfg.Header != nil {
 		h, err := a.cfg.Header(ctx)
 		if err != nil {
-			return err
+			return "", err
 		}
 		maps.Copy(req.Header, h)
 	}
 	if s == nil || a.cfg.Secret == nil {
-		return nil
+		return "", nil
 	}
-	secret, err := a.cfg.Secret()
-	if err != nil || secret == "" {
-		return err
+	if secret, err = a.cfg.Secret(); err != nil || secret == "" {
+		return "", err
 	}
-	switch s.How {
-	case "header":
+	switch cookies := req.CookiesNamed(s.Name); {
+	case s.How == "query" && req.URL.Query().Has(s.Name), s.How == "cookie" && len(cookies) > 0:
+		return "", wrongInput("it has a value for "+s.Name+", which is where the secret goes", nil)
+	case s.How == "header":
 		req.Header.Set(s.Name, secret)
-	case "query":
+	case s.How == "query":
 		addQuery(req.URL, url.QueryEscape(s.Name)+"="+url.QueryEscape(secret))
-	case "cookie":
+	case s.How == "cookie":
 		addCookie(req, s.Name+"="+secret)
-	case "basic":
+	case s.How == "basic":
 		req.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(secret)))
 	default:
 		req.Header.Set("Authorization", "Bearer "+secret)
 	}
-	return nil
+	return secret, nil
+}
+
+// minHidden is the length of the shortest secret that answers are searched for, in bytes.
+const minHidden = 6
+
+// hide replaces the secret in an answer, because an API may repeat what it was sent.
+func hide(answer []byte, secret string) []byte {
+	if len(secret) < minHidden {
+		return answer
+	}
+	quoted, _ := jsonx.Marshal(secret)
+	for _, form := range []string{
+		secret, url.QueryEscape(secret), url.PathEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)),
+		string(quoted[1 : len(quoted)-1]),
+	} {
+		answer = bytes.ReplaceAll(answer, []byte(form), []byte("•••"))
+	}
+	return answer
 }
 
 func addQuery(u *url.URL, pair string) {
@@ -364,7 +385,7 @@ func (p *plan) result(resp *http.Response, body []byte) (json.RawMessage, error)
 		add(fmt.Sprintf("HTTP %d, without a body", resp.StatusCode))
 	case utf8.Valid(body):
 		add(string(body))
-		if object := bytes.TrimSpace(body); bodyKind(kind) == bodyJSON && object[0] == '{' && jsonx.Valid(object) {
+		if object := bytes.TrimSpace(body); bodyKind(kind) == bodyJSON && len(object) > 0 && object[0] == '{' && jsonx.Valid(object) {
 			out["structuredContent"] = jsonx.Raw(object)
 		}
 	case strings.HasPrefix(kind, "image/"):

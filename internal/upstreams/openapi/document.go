@@ -32,7 +32,8 @@ const ReasonDocument = "invalid_openapi"
 const (
 	maxDocument   = 16 << 20 // bytes
 	maxOperations = 5000
-	maxName       = 48 // of a tool; longer ones end with a digest
+	maxName       = 48       // of a tool; longer ones end with a digest
+	maxTools      = 64 << 20 // bytes of all definitions
 )
 
 // Config configures an API.
@@ -83,7 +84,7 @@ func (a *API) Load(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return parse(data, &a.cfg)
+	return parse(ctx, data, &a.cfg)
 }
 
 func (a *API) read(ctx context.Context) ([]byte, error) {
@@ -97,7 +98,7 @@ func (a *API) read(ctx context.Context) ([]byte, error) {
 	client := a.cfg.Fetch
 	if sameOrigin(a.cfg.Document, a.cfg.Base) {
 		client = a.http
-		if err := a.authorize(ctx, req, nil); err != nil {
+		if _, err := a.authorize(ctx, req, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +139,7 @@ func readDocument(r io.Reader) ([]byte, error) {
 }
 
 // parse returns the operations of a document as tools.
-func parse(data []byte, cfg *Config) (Info, error) {
+func parse(ctx context.Context, data []byte, cfg *Config) (Info, error) {
 	loader := openapi3.NewLoader() // refuses references to other documents
 	doc, err := loader.LoadFromData(data)
 	external := new(openapi3.DisallowedExternalRefError)
@@ -161,7 +162,7 @@ func parse(data []byte, cfg *Config) (Info, error) {
 	if doc.Info != nil {
 		info.Title, info.Version = text.ShortenBytes(doc.Info.Title, 200), text.ShortenBytes(doc.Info.Version, 100)
 	}
-	info.Definitions, err = t.definitions()
+	info.Definitions, err = t.definitions(ctx)
 	return info, err
 }
 
@@ -213,11 +214,11 @@ type operation struct {
 	op           *openapi3.Operation
 }
 
-func (t *tools) definitions() ([]json.RawMessage, error) {
+func (t *tools) definitions(ctx context.Context) ([]json.RawMessage, error) {
 	var all []operation
 	for path, item := range t.doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			if op != nil && slices.Contains(methods(), method) && t.here(item.Servers) && (op.Servers == nil || t.here(*op.Servers)) {
+			if op != nil && below(path) && slices.Contains(methods(), method) && t.here(item.Servers) && (op.Servers == nil || t.here(*op.Servers)) {
 				all = append(all, operation{method, path, item, op})
 			}
 		}
@@ -233,8 +234,11 @@ func (t *tools) definitions() ([]json.RawMessage, error) {
 	for _, o := range all {
 		wanted[strings.ToLower(o.name())]++
 	}
-	out := make([]json.RawMessage, 0, len(all))
+	out, size := make([]json.RawMessage, 0, len(all)), 0
 	for _, o := range all {
+		if ctx.Err() != nil {
+			return nil, capability.AsError(ctx.Err())
+		}
 		name := o.name()
 		if wanted[strings.ToLower(name)] > 1 || len(name) > maxName { // in every document, whatever the order
 			name = name[:min(len(name), maxName-9)] + "_" + digest(o.method+" "+o.path)
@@ -243,9 +247,19 @@ func (t *tools) definitions() ([]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
+		if size += len(d); size > maxTools {
+			return nil, invalid("its tools would take more than 64 MiB", nil)
+		}
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// below reports whether a path stays below the base that it is appended to.
+func below(path string) bool {
+	plain, err := url.PathUnescape(path)
+	return err == nil && !strings.ContainsAny(path, "?#") && !strings.Contains(plain, `\`) &&
+		!slices.ContainsFunc(strings.Split(plain, "/"), func(s string) bool { return s == "." || s == ".." })
 }
 
 // methods returns the methods of operations that become tools.
@@ -333,13 +347,15 @@ func (t *tools) definition(name string, o operation) (json.RawMessage, error) {
 	in := &input{schemas: t.schemas, properties: make(map[string]any), defs: make(map[string]any)}
 	var p plan
 	p.Method, p.URL = o.method, strings.TrimSuffix(t.base.String(), "/")+"/"+strings.TrimPrefix(o.path, "/")
+	p.Security = t.security(o.op)
 	for _, par := range parametersOf(o) {
-		p.Parameters = append(p.Parameters, in.parameter(par))
+		if s := p.Security; s == nil || s.How != par.In || s.Name != par.Name { // the secret goes there
+			p.Parameters = append(p.Parameters, in.parameter(par))
+		}
 	}
 	if body := o.op.RequestBody; body != nil && body.Value != nil {
 		p.Body = in.body(body.Value)
 	}
-	p.Security = t.security(o.op)
 	d.InputSchema, d.Meta = in.schema(), meta{p}
 	out, err := jsonx.Marshal(d)
 	if err != nil {
@@ -362,8 +378,7 @@ func parametersOf(o operation) (out []*openapi3.Parameter) {
 				continue
 			}
 			p := ref.Value
-			own := []string{"accept", "content-type", "authorization", "host", "content-length", "cookie"}
-			if p.In == "header" && slices.Contains(own, strings.ToLower(p.Name)) {
+			if p.In == "header" && ownHeader(strings.ToLower(p.Name)) {
 				continue
 			}
 			byPlace[p.In+" "+p.Name] = p
@@ -373,6 +388,15 @@ func parametersOf(o operation) (out []*openapi3.Parameter) {
 		out = append(out, byPlace[place])
 	}
 	return out
+}
+
+// ownHeader reports whether a header, by its name in lower case, is no parameter: it describes the
+// connection or the sender, or can change the method.
+func ownHeader(name string) bool {
+	return strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "x-forwarded-") || slices.Contains([]string{
+		"accept", "content-type", "authorization", "host", "content-length", "cookie", "connection", "keep-alive", "transfer-encoding", "te",
+		"trailer", "upgrade", "expect", "forwarded", "x-http-method-override", "x-http-method", "x-method-override",
+	}, name)
 }
 
 // security returns how the first scheme that an operation accepts alone is sent, or nil.

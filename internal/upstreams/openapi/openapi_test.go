@@ -179,6 +179,8 @@ func TestInputsThatDoNotFitAreRefusedBeforeARequest(t *testing.T) {
 		"bytes that are none":            {"/i", `requestBody: {content: {image/png: {}}}`, `{"body":"%"}`},
 		"text that is a number":          {"/i", `requestBody: {content: {text/plain: {}}}`, `{"body":1}`},
 		"a list":                         {"/i", `description: x`, `[]`},
+		"a second key in the query":      {"/i", `security: [{query: []}], parameters: [{name: v, in: query, schema: {}}]`, `{"v":{"key":"mine"}}`},
+		"a second key in a cookie":       {"/i", `security: [{cookie: []}], parameters: [{name: v, in: cookie, schema: {}}]`, `{"v":{"sid":"mine"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,6 +210,7 @@ func TestAnswersBecomeResults(t *testing.T) {
 		"not found":   {404, "", "no such item", `HTTP 404 Not Found\nno such item`},
 		"limited":     {429, "Retry-After: 7", "", `HTTP 429 Too Many Requests; try again after 7`},
 		"redirect":    {302, "Location: https://elsewhere.example.org/", "", `it leads to https://elsewhere.example.org/, which is not followed`},
+		"blank":       {200, "Content-Type: application/json", "\n", `"content":[{"text":"\n","type":"text"}]`},
 		"next page":   {200, `Link: </v2/i?v=3&x=1>; rel="next"`, "[]", `For the next page call this again with {\"v\":\"3\"}`},
 		"other pages": {200, `Link: <https://elsewhere.example.org/v2/i?v=3>; rel="next"`, "[]", `"content":[{"text":"[]","type":"text"}]`},
 	} {
@@ -255,6 +258,92 @@ func TestFailuresDoNotShowTheSecret(t *testing.T) {
 	}
 }
 
+// An API may repeat what it was sent: in a redirect, a link, an error or an answer.
+func TestAnswersDoNotShowTheSecret(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range []string{"query", "header", "cookie", "basic", "oauth"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			a := open(t, one("3.1.0", "/i", "get", `security: [{`+scheme+`: []}], parameters: [{name: key, in: query, schema: {}}]`), s.URL)
+			d := definitions(t, a)["op"]
+			for _, status := range []int{200, 301, 404} {
+				s.answer = func(w http.ResponseWriter) {
+					w.Header().Set("Location", "/i/?key="+secretValue)
+					w.Header().Set("Link", `</i?key=`+secretValue+`>; rel="next"`)
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(status)
+					fmt.Fprintf(w, `{"uri":%q,"headers":%q}`, s.uri, fmt.Sprint(s.header))
+				}
+				got, err := a.Call(t.Context(), d, json.RawMessage(`{}`))
+				if err != nil || strings.Contains(string(got), secretValue) || strings.Contains(string(got), "czNjcmV0LXZhbHVl") ||
+					!json.Valid(got) || !strings.Contains(string(got), "•••") {
+					t.Errorf("status %d: got %s, %v; want an answer with dots in place of the secret", status, got, err)
+				}
+			}
+		})
+	}
+}
+
+// growing returns a document of 3 MiB whose operations share large parameters.
+func growing() string {
+	var shared, refs, paths strings.Builder
+	for i := range 64 {
+		fmt.Fprintf(&shared, "    p%d: {name: p%d, in: query, schema: {type: string, enum: [%s]}}\n", i, i, strings.Repeat("x", 39<<10))
+		fmt.Fprintf(&refs, "{$ref: '#/components/parameters/p%d'},", i)
+	}
+	for i := range 300 {
+		fmt.Fprintf(&paths, "  /o%d: {get: {responses: {}, parameters: [%s]}}\n", i, refs.String())
+	}
+	return "openapi: 3.0.0\ninfo: {title: a, version: '1'}\ncomponents:\n  parameters:\n" + shared.String() + "paths:\n" + paths.String()
+}
+
+func TestSchemasThatAreTooLargeAcceptAnything(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	document := `openapi: 3.0.3
+info: {title: a, version: "1"}
+components:
+  schemas:
+    Long: {type: string, enum: [` + long + `]}
+    Item: {type: object, properties: {a: {$ref: '#/components/schemas/Long'}}}
+paths:
+  /a: {post: {operationId: whole, responses: {}, requestBody: {content: {application/json: {schema: {type: string, enum: [` + long + `]}}}}}}
+  /b: {post: {operationId: part, responses: {}, requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/Item'}}}}}}
+`
+	list := definitions(t, open(t, document, "https://api.example.org"))
+	for name, want := range map[string]string{
+		"whole": `{"additionalProperties":false,"properties":{"body":{"description":""}},"type":"object"}`,
+		"part": `{"$defs":{"Item":{"properties":{"a":{"$ref":"#/$defs/Long"}},"type":"object"},"Long":true},"additionalProperties":false,` +
+			`"properties":{"body":{"$ref":"#/$defs/Item"}},"type":"object"}`,
+	} {
+		var got struct{ InputSchema any }
+		if err := json.Unmarshal(list[name], &got); err != nil {
+			t.Fatalf("the definition of %s: got %v, want JSON", name, err)
+		}
+		if data, err := json.Marshal(got.InputSchema); err != nil || string(data) != want {
+			t.Errorf("the schema of %s: got %.500s, want %s", name, data, want)
+		}
+	}
+}
+
+func TestHeadersOfTheConnectionAreNoParameters(t *testing.T) {
+	t.Parallel()
+	var list strings.Builder
+	for _, name := range []string{
+		"Host", "Authorization", "X-HTTP-Method-Override", "x-http-method", "Connection", "Transfer-Encoding", "Proxy-Authorization", "X-Forwarded-For", "X-Own",
+	} {
+		fmt.Fprintf(&list, "{name: %s, in: header, schema: {}},", name)
+	}
+	d := definitions(t, open(t, one("3.0.0", "/i", "get", "parameters: ["+list.String()+"]"), "https://api.example.org"))["op"]
+	var got struct {
+		InputSchema struct{ Properties map[string]any }
+	}
+	if err := json.Unmarshal(d, &got); err != nil || len(got.InputSchema.Properties) != 1 || got.InputSchema.Properties["X-Own"] == nil {
+		t.Errorf("the parameters: got %v, %v; want only X-Own", got.InputSchema.Properties, err)
+	}
+}
+
 func TestDocumentsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	const (
@@ -267,6 +356,8 @@ func TestDocumentsThatCannotBeUsed(t *testing.T) {
 		"another document":           {with + "parameters: [{$ref: 'other.yaml#/a'}]}}}", "refers to another document"},
 		"a file of this machine":     {with + "requestBody: {$ref: '/etc/passwd'}}}}", "refers to another document"},
 		"no operations":              {head + "paths: {}", "no operation"},
+		"only operations above":      {head + "paths: {/../a: {get: {responses: {}}}, '/a/%2e%2E': {get: {responses: {}}}, '/a%2f..': {get: {responses: {}}}, '/..\\a': {get: {responses: {}}}, '/a?b': {get: {responses: {}}}}", "no operation on its server"},
+		"tools that grow":            {growing(), "more than 64 MiB"},
 		"only operations elsewhere":  {head + "paths: {/a: {servers: [{url: 'https://elsewhere.example.org'}], get: {responses: {}}}}", "no operation on its server"},
 		"too large":                  {head + "#" + strings.Repeat("x", 16<<20), "larger than 16 MiB"},
 		"aliases that grow":          {"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", ""},

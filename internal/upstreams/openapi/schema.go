@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,29 +22,35 @@ type schemas struct {
 	doc   *openapi3.T
 	old   bool // the dialect of OpenAPI 3.0
 	known map[string]converted
+	made  map[*openapi3.SchemaRef]converted
 }
 
-// converted is a schema of the components, with the names of those that it refers to.
+// converted is a schema with the names of the components that it refers to.
 type converted struct {
 	schema any
 	refs   []string
+	size   int // bytes of the schema in the document
 }
 
 func newSchemas(doc *openapi3.T) *schemas {
-	return &schemas{doc, strings.HasPrefix(doc.OpenAPI, "3.0"), make(map[string]converted)}
+	return &schemas{doc, strings.HasPrefix(doc.OpenAPI, "3.0"), make(map[string]converted), make(map[*openapi3.SchemaRef]converted)}
 }
 
-// of returns a schema in the new dialect, with references into $defs, and the names of those.
-func (s *schemas) of(ref *openapi3.SchemaRef) (schema any, refs []string) {
-	if ref == nil {
-		return true, nil
+// of returns a schema in the new dialect, with references into $defs, and the names of those. One
+// that is too large accepts anything. The caller must not change the schema, which is shared by
+// all operations.
+func (s *schemas) of(ref *openapi3.SchemaRef) converted {
+	if c, ok := s.made[ref]; ok {
+		return c
 	}
+	c := converted{schema: true}
 	data, err := json.Marshal(ref)
 	var v any
-	if err != nil || json.Unmarshal(data, &v) != nil {
-		return true, nil
+	if ref != nil && err == nil && len(data) <= maxSchema && json.Unmarshal(data, &v) == nil {
+		c.size, c.schema = len(data), s.convert(v, 0, &c.refs)
 	}
-	return s.convert(v, 0, &refs), refs
+	s.made[ref] = c
+	return c
 }
 
 // component returns a schema of the components.
@@ -51,7 +58,7 @@ func (s *schemas) component(name string) converted {
 	c, ok := s.known[name]
 	if !ok {
 		if ref := s.doc.Components.Schemas[unescape(name)]; ref != nil {
-			c.schema, c.refs = s.of(ref)
+			c = s.of(ref)
 		} else {
 			c.schema = true
 		}
@@ -145,23 +152,30 @@ type input struct {
 	properties map[string]any
 	required   []string
 	defs       map[string]any
+	direct     []string // names of defs that properties refer to
+	size       int      // bytes of all schemas in the document
 }
 
 // add puts a property under name, or under another name if that is taken, and returns it.
-func (in *input) add(name, place string, required bool, schema any, refs []string, description string) string {
+func (in *input) add(name, place string, required bool, c converted, description string) string {
 	for in.properties[name] != nil || name == "body" && place != "body" {
 		name += "_" + place
 	}
-	for len(refs) > 0 {
+	in.size, in.direct = in.size+c.size, append(in.direct, c.refs...)
+	for refs := slices.Clone(c.refs); len(refs) > 0 && in.size <= maxSchema; {
 		next := refs[0]
 		if refs = refs[1:]; in.defs[next] == nil {
-			c := in.component(next)
-			in.defs[next] = c.schema
-			refs = append(refs, c.refs...)
+			d := in.component(next)
+			in.defs[next] = d.schema
+			in.size += d.size
+			refs = append(refs, d.refs...)
 		}
 	}
+	schema := c.schema
 	if m, ok := schema.(map[string]any); ok && description != "" && m["description"] == nil {
+		m = maps.Clone(m)
 		m["description"] = text.ShortenBytes(description, 1<<10)
+		schema = m
 	} else if schema == true {
 		schema = map[string]any{"description": text.ShortenBytes(description, 1<<10)}
 	}
@@ -191,8 +205,7 @@ func (in *input) parameter(p *openapi3.Parameter) parameter {
 			ref = media.Schema
 		}
 	}
-	schema, refs := in.of(ref)
-	out.Key = in.add(p.Name, p.In, p.Required || p.In == "path", schema, refs, p.Description)
+	out.Key = in.add(p.Name, p.In, p.Required || p.In == "path", in.of(ref), p.Description)
 	return out
 }
 
@@ -221,16 +234,16 @@ func (in *input) body(b *openapi3.RequestBody) string {
 			if strings.Contains(bare, "*") {
 				bare = "application/json"
 			}
-			schema, refs := any(map[string]any{"type": "string"}), []string(nil)
+			c := converted{schema: map[string]any{"type": "string"}}
 			switch bodyKind(bare) {
 			case bodyJSON, bodyForm, bodyMultipart:
 				if media := b.Content[name]; media != nil {
-					schema, refs = in.of(media.Schema)
+					c = in.of(media.Schema)
 				}
 			case bodyBytes:
-				schema = map[string]any{"type": "string", "contentEncoding": "base64"}
+				c.schema = map[string]any{"type": "string", "contentEncoding": "base64"}
 			}
-			in.add("body", "body", b.Required, schema, refs, b.Description)
+			in.add("body", "body", b.Required, c, b.Description)
 			return bare
 		}
 	}
@@ -248,8 +261,9 @@ func (in *input) schema() any {
 		return out
 	}
 	out["$defs"] = in.defs
-	if data, err := json.Marshal(out); err != nil || len(data) > maxSchema {
-		for name := range in.defs {
+	if data, err := json.Marshal(out); in.size > maxSchema || err != nil || len(data) > maxSchema {
+		clear(in.defs)
+		for _, name := range in.direct {
 			in.defs[name] = true
 		}
 	}
