@@ -111,16 +111,25 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 func promptKey(approval, user string) string { return "prompt " + approval + " " + user }
 func inputKey(approval, user string) string  { return "input " + approval + " " + user }
 
-// shownWhole reports whether the message about an approval, and the file with its input if the
-// message does not hold it, have reached a person.
+// shownWhole reports whether all messages about an approval, and the file with its input if they do
+// not hold it, have reached a person.
 func (h *Hub) shownWhole(ctx context.Context, p Person, a policy.Approval) bool {
 	input, err := h.cfg.Policy.ApprovalInput(ctx, a.ID)
 	if err != nil {
 		return false
 	}
 	list, err := h.cfg.Store.Shown(ctx, a.ID)
-	arrived := func(key string) bool {
-		return slices.ContainsFunc(list, func(s Send) bool { return s.Ref == p.Ref && s.Op.Key == key && s.State == SendDone })
+	arrived := func(key string) (last bool) {
+		for _, s := range list {
+			if s.Ref != p.Ref || s.Op.Key != key && !(s.Op.More && strings.HasPrefix(s.Op.Key, key+"#")) {
+				continue
+			}
+			if s.State != SendDone {
+				return false
+			}
+			last = last || !s.Op.More
+		}
+		return last
 	}
 	_, file := describe(a, input)
 	return err == nil && arrived(promptKey(a.ID, p.User)) && (file == nil || arrived(inputKey(a.ID, p.User)))
@@ -167,8 +176,8 @@ func describe(a policy.Approval, input []byte) (said string, file *File) {
 	if len(input) == 0 || json.Indent(&whole, input, "", " ") != nil {
 		return b.String(), nil
 	}
-	if whole.Len() <= maxInline {
-		return b.String() + "Input:\n" + text.VisibleLines(whole.String()), nil
+	if shown := text.VisibleLines(whole.String()); len(shown) <= maxInline {
+		return b.String() + "Input:\n" + shown, nil
 	}
 	fmt.Fprintf(&b, "Input: %d bytes, SHA-256 %x", len(input), sha256.Sum256(input))
 	if len(input) > maxAttached {
@@ -209,7 +218,7 @@ func (h *Hub) settle(ctx context.Context, approval string) {
 		return
 	}
 	for _, s := range list {
-		if s.State != SendDone || s.Op.Text == "" {
+		if s.State != SendDone || s.Op.Text == "" || s.Op.More {
 			continue
 		}
 		err := h.queue(ctx, s.Ref, Op{

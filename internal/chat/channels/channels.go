@@ -180,6 +180,7 @@ type Op struct {
 	Emoji        string   `json:",omitzero"`
 	Silent       bool     `json:",omitzero"`
 	Press        string   `json:",omitzero"`
+	More         bool     `json:",omitzero"` // the text goes on in the next message
 }
 
 // lane returns the key of the operations that leave in order.

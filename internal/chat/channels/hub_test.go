@@ -561,6 +561,10 @@ func TestDecisionsByMessage(t *testing.T) {
 	if file := r.tg.Sent()[0]; !strings.Contains(m.Text, "SHA-256") || file.File != long.ID+".json" || file.Data != string(long.Input) {
 		t.Errorf("a long input: got %q and %q, want its digest and the input as a file", m.Text, file.File)
 	}
+	unseen := ask("unseen", capability.EffectWrite, `{"text":"`+strings.Repeat("\u200b", 800)+`"}`) // a letter is shown as six
+	if text := shown(unseen.ID).Text; !strings.Contains(text, "SHA-256") {
+		t.Errorf("an input that is long when it is shown: got %q, want its digest", text)
+	}
 	r.tg.Press(1, 1, m.ID, "timed")
 	said("Approved (timed) by operator:telegram.work.1.")
 
@@ -624,6 +628,60 @@ func TestDecisionsByMessage(t *testing.T) {
 	said("Denied by operator:telegram.work.1.")
 	if got := state(long.ID); got != policy.ApprovalApproved {
 		t.Errorf("the first approval: got %s, want approved", got)
+	}
+}
+
+// The text about an approval may need several messages, of which the last one has the buttons.
+func TestAnApprovalIsGivenOnlyIfEachOfItsMessagesArrived(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"all arrived": false, "the first was refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.add(nil)
+			r.pair(1, capability.RoleOperator)
+			var sends atomic.Int64
+			r.tg.Fail(func(method string, _ int) faketelegram.Fault {
+				if lost && method == "sendMessage" && sends.Add(1) == 1 {
+					return faketelegram.Fault{Status: 400}
+				}
+				return faketelegram.Fault{}
+			})
+			now := r.cfg.Now().UTC()
+			a := policy.Approval{
+				ID: policy.NewApprovalID(now), Kind: policy.KindCall, Module: "m", Effect: capability.EffectWrite, Summary: "write",
+				Channel: policy.ChannelOperator, State: policy.ApprovalPending, Asked: now, Expires: now.Add(time.Hour), Input: []byte(`{}`),
+				Binding: policy.Binding{Principal: "agent:x", Capability: "m/write#x@y", ContentHash: "c", InputDigest: "w"},
+			}
+			for range 50 {
+				a.Shown.Argv = append(a.Shown.Argv, policy.ShownValue{Value: strings.Repeat("x", 150)})
+			}
+			_, _, err := r.db.AskApproval(t.Context(), a, 100)
+			must(t, "ask", err)
+			r.cfg.Publish(policy.EventApprovalAsked, map[string]string{"approval": a.ID})
+			var m faketelegram.Message
+			r.eventually("the last message arrives", func() bool {
+				i := slices.IndexFunc(r.tg.Sent(), func(m faketelegram.Message) bool { return len(m.Buttons) > 0 })
+				if i >= 0 {
+					m = r.tg.Sent()[i]
+				}
+				return i >= 0
+			})
+			if strings.Contains(m.Text, a.ID) {
+				t.Fatalf("the last message: got the beginning too, want only the end: %q", m.Text)
+			}
+			r.tg.Press(1, 1, m.ID, "once")
+			text, want := "Approved (once)", policy.ApprovalApproved
+			if lost {
+				text, want = "is not shown here whole", policy.ApprovalPending
+			}
+			r.eventually("it is answered", func() bool {
+				return slices.ContainsFunc(r.tg.Sent(), func(m faketelegram.Message) bool { return strings.Contains(m.Text, text) })
+			})
+			if got, err := r.policy.Approval(t.Context(), a.ID); err != nil || got.State != want {
+				t.Errorf("the approval: got %s, %v; want %s", got.State, err, want)
+			}
+		})
 	}
 }
 

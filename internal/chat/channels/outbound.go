@@ -22,8 +22,8 @@ const (
 )
 
 // queue stores a message, which then leaves by itself. It does nothing if its key is in use. A long
-// text becomes several messages, of which the last one has the buttons. about is the approval that
-// the message shows, or "".
+// text becomes several messages, of which the last one has the buttons; it is stored after the
+// others. about is the approval that the messages show, or "".
 func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 	c := h.connection(r)
 	if c == nil {
@@ -36,13 +36,10 @@ func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 	for i, piece := range pieces {
 		one := op
 		one.Text = piece
-		s := Send{Ref: r, State: SendPending, Created: h.cfg.Now().UTC()}
-		if i < len(pieces)-1 {
+		if one.More = i < len(pieces)-1; one.More {
 			one.Buttons, one.Key = nil, fmt.Sprintf("%s#%d", op.Key, i)
-		} else {
-			s.About = about
 		}
-		s.Op = one
+		s := Send{Ref: r, Op: one, About: about, State: SendPending, Created: h.cfg.Now().UTC()}
 		c.mu.Lock()
 		full := c.unsent >= maxUnsent
 		c.mu.Unlock()
