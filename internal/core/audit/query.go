@@ -180,20 +180,3 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		}
 	}
 }
-
-// Trail returns every record of a run, newest first.
-func (l *Log) Trail(ctx context.Context, run string) ([]json.RawMessage, error) {
-	return l.Query(ctx, Query{Run: run, Limit: 1000})
-}
-
-// Denied returns the denials that also match q, newest first.
-func (l *Log) Denied(ctx context.Context, q Query) ([]json.RawMessage, error) {
-	q.Event = PermissionDenied
-	return l.Query(ctx, q)
-}
-
-// Session returns the records of a session that also match q, newest first.
-func (l *Log) Session(ctx context.Context, id string, q Query) ([]json.RawMessage, error) {
-	q.Session = id
-	return l.Query(ctx, q)
-}

@@ -204,13 +204,13 @@ func TestQueriesSelectNewestFirstWithAndWithoutIndex(t *testing.T) {
 					}
 				})
 			}
-			if got, err := l.Denied(t.Context(), Query{Limit: 1}); err != nil || runs(t, got) != "20" {
+			if got, err := l.Query(t.Context(), Query{Event: PermissionDenied, Limit: 1}); err != nil || runs(t, got) != "20" {
 				t.Fatalf(`runs(t, got) = %v, err = %v, want err == nil && runs(t, got) == "20"`, runs(t, got), err)
 			}
-			if got, err := l.Trail(t.Context(), "run_03"); err != nil || runs(t, got) != "03" {
+			if got, err := l.Query(t.Context(), Query{Run: "run_03"}); err != nil || runs(t, got) != "03" {
 				t.Fatalf(`runs(t, got) = %v, err = %v, want err == nil && runs(t, got) == "03"`, runs(t, got), err)
 			}
-			if got, err := l.Session(t.Context(), "s-2", Query{}); err != nil || len(got) != 3 {
+			if got, err := l.Query(t.Context(), Query{Session: "s-2"}); err != nil || len(got) != 3 {
 				t.Fatalf("runs(t, got) = %v, err = %v, want err == nil && len(got) == 3", runs(t, got), err)
 			}
 		})

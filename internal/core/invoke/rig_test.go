@@ -206,7 +206,7 @@ func (r *rig) events(run string) (out []string) {
 
 func (r *rig) records(run string) (out []map[string]any) {
 	r.Helper()
-	lines, err := r.log.Trail(r.Context(), run)
+	lines, err := r.log.Query(r.Context(), audit.Query{Run: run, Limit: 1000})
 	if err != nil {
 		r.Fatal(err)
 	}

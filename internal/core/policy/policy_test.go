@@ -375,7 +375,7 @@ func TestRequireNamesTheRoleAndRecordsTheDenial(t *testing.T) {
 	if capability.CodeOf(err) != capability.CodeDenied || !strings.Contains(err.Error(), "admin or operator") {
 		t.Errorf(`%v; want capability.CodeOf(err) = capability.CodeDenied, err.Error() with "admin or operator"`, err)
 	}
-	lines, err := r.log.Denied(t.Context(), audit.Query{})
+	lines, err := r.log.Query(t.Context(), audit.Query{Event: audit.PermissionDenied})
 	if err != nil || len(lines) != 1 || !strings.Contains(string(lines[0]), "audit.query") {
 		t.Errorf(`%s %v; want no error, len(lines) = 1, string(lines[0]) with "audit.query"`, lines, err)
 	}

@@ -2,7 +2,6 @@ package restserve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,12 +22,10 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
-	var records []json.RawMessage
 	if denied {
-		records, err = s.Log.Denied(r.Context(), q)
-	} else {
-		records, err = s.Log.Query(r.Context(), q)
+		q.Event = audit.PermissionDenied
 	}
+	records, err := s.Log.Query(r.Context(), q)
 	if err != nil {
 		return err
 	}

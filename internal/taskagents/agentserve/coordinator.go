@@ -3,6 +3,7 @@ package agentserve
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -340,14 +341,11 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 }
 
 // filter parses the query parameters that select threads.
-func filter(q url.Values) (f threads.Filter, err error) {
-	bad := func(name, want string) error {
-		return capability.Errorf(capability.CodeInvalidInput, "coordinator.threads", "%s is %s", name, want)
-	}
+func filter(r *http.Request) (f threads.Filter, err error) {
+	q := r.URL.Query()
 	f = threads.Filter{
 		Kind: row.ThreadKind(q.Get("kind")), RoomID: q.Get("roomId"), WorldID: q.Get("worldId"), OwnerUserID: q.Get("ownerUserId"),
-		ScenarioID: q.Get("scenarioId"),
-		BatchID:    q.Get("batchId"), Search: q.Get("search"), Archived: q.Get("includeArchived") == "true",
+		ScenarioID: q.Get("scenarioId"), BatchID: q.Get("batchId"), Search: q.Get("search"), Archived: q.Get("includeArchived") == "true",
 	}
 	for _, text := range append(q["status"], strings.Split(q.Get("statuses"), ",")...) {
 		if text != "" {
@@ -358,32 +356,26 @@ func filter(q url.Values) (f threads.Filter, err error) {
 		"createdAfter": &f.CreatedAfter, "createdBefore": &f.CreatedBefore, "updatedAfter": &f.UpdatedAfter, "updatedBefore": &f.UpdatedBefore,
 		"latestActivityAfter": &f.ActivityAfter, "latestActivityBefore": &f.ActivityBefore,
 	} {
-		if text := q.Get(name); text != "" {
-			ms, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || ms < 0 {
-				return f, bad(name, "a time in milliseconds since 1970")
-			}
+		ms, err := httpapi.Number(r, name, int64(-1), 0, math.MaxInt64) // milliseconds since 1970
+		if err != nil {
+			return f, err
+		}
+		if ms >= 0 {
 			*at = time.UnixMilli(ms)
 		}
 	}
-	if text := q.Get("hasActiveSession"); text != "" {
-		yes, err := strconv.ParseBool(text)
-		if err != nil {
-			return f, bad("hasActiveSession", "true or false")
-		}
-		f.Active = &yes
+	if active, err := httpapi.Flag(r, "hasActiveSession"); err != nil {
+		return f, err
+	} else if q.Get("hasActiveSession") != "" {
+		f.Active = &active
 	}
-	if text := q.Get("limit"); text != "" {
-		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 {
-			return f, bad("limit", "a number from 1 to 500")
-		}
-		f.Limit = min(f.Limit, threads.MaxLimit)
-	}
-	return f, nil
+	f.Limit, err = httpapi.Number(r, "limit", 0, 1, math.MaxInt32)
+	f.Limit = min(f.Limit, threads.MaxLimit)
+	return f, err
 }
 
 func (s *Surface) threads(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	f, err := filter(r.URL.Query())
+	f, err := filter(r)
 	if err != nil {
 		return err
 	}
@@ -392,7 +384,7 @@ func (s *Surface) threads(w http.ResponseWriter, r *http.Request, _ capability.P
 }
 
 func (s *Surface) count(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	f, err := filter(r.URL.Query())
+	f, err := filter(r)
 	if err != nil {
 		return err
 	}

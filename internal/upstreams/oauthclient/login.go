@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -148,14 +147,4 @@ func (s *Source) visit(ctx context.Context, at *servers, scopes []string) error 
 	err = s.finish(ctx, query)
 	s.stepUps = stepUps
 	return err
-}
-
-// Awaits reports whether a login with this state was begun here.
-func (s *Source) Awaits(ctx context.Context, state string) bool {
-	if state = strings.TrimSpace(state); state == "" || s.take(ctx) != nil {
-		return false
-	}
-	defer s.leave()
-	_, ok := s.pending[state]
-	return ok
 }

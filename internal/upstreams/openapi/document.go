@@ -390,8 +390,8 @@ func parametersOf(o operation) (out []*openapi3.Parameter) {
 	return out
 }
 
-// ownHeader reports whether a header, by its name in lower case, is no parameter: it describes the
-// connection or the sender, or can change the method.
+// ownHeader reports whether a header, by its name in lower case, describes the connection or the
+// sender, or can change the method. A document cannot declare it as a parameter.
 func ownHeader(name string) bool {
 	return strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "x-forwarded-") || slices.Contains([]string{
 		"accept", "content-type", "authorization", "host", "content-length", "cookie", "connection", "keep-alive", "transfer-encoding", "te",

@@ -308,7 +308,7 @@ components:
     Long: {type: string, enum: [` + long + `]}
     Item: {type: object, properties: {a: {$ref: '#/components/schemas/Long'}}}
 paths:
-  /a: {post: {operationId: whole, responses: {}, requestBody: {content: {application/json: {schema: {type: string, enum: [` + long + `]}}}}}}
+  /a: {post: {operationId: whole, responses: {}, requestBody: {content: {text/json: {schema: {enum: [` + long + `]}}}}}}
   /b: {post: {operationId: part, responses: {}, requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/Item'}}}}}}
 `
 	list := definitions(t, open(t, document, "https://api.example.org"))
@@ -331,7 +331,8 @@ func TestHeadersOfTheConnectionAreNoParameters(t *testing.T) {
 	t.Parallel()
 	var list strings.Builder
 	for _, name := range []string{
-		"Host", "Authorization", "X-HTTP-Method-Override", "x-http-method", "Connection", "Transfer-Encoding", "Proxy-Authorization", "X-Forwarded-For", "X-Own",
+		"Host", "Authorization", "X-HTTP-Method-Override", "x-http-method", "Connection", "Transfer-Encoding", "Proxy-Authorization",
+		"X-Forwarded-For", "X-Own",
 	} {
 		fmt.Fprintf(&list, "{name: %s, in: header, schema: {}},", name)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
-	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
@@ -211,21 +210,6 @@ func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Reso
 		return l.former(a, sp, name, err)
 	}
 	return r, err
-}
-
-// Reader returns a function that resolves names for one caller to listed actions. For an action
-// that exists but is not listed, it returns the error of a selection.
-func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action, error) {
-	return func(a *Agent, name string) (*Action, error) {
-		r, err := l.Resolve(key, a, sp, name)
-		if err != nil || r.Action != nil {
-			return r.Action, err
-		}
-		if _, err := a.Select(arbitration.Request{Action: r.Canonical}); err != nil {
-			return nil, err
-		}
-		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
-	}
 }
 
 // alias resolves aliases of registry rows and of tools.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
@@ -144,7 +145,14 @@ func TestFoundNamesAreLeased(t *testing.T) {
 	leases := compile.NewLeases(time.Now)
 	key, sp := compile.LeaseKey{Session: "s"}, compile.Spelling{Dialect: naming.Strict64, Limit: 48}
 	tools := search.Tools{
-		Index: &search.Index{}, Spelling: sp, Resolve: leases.Reader(key, sp),
+		Index: &search.Index{}, Spelling: sp,
+		Resolve: func(a *compile.Agent, name string) (*compile.Action, error) {
+			r, err := leases.Resolve(key, a, sp, name)
+			if err == nil && r.Action == nil { // it exists and is not listed
+				_, err = a.Select(arbitration.Request{Action: r.Canonical})
+			}
+			return r.Action, err
+		},
 		Shown: func(a *compile.Agent, shown []*compile.Action) { leases.Record(key, a, sp, shown) },
 	}
 	now := func() *compile.Agent { return comp.Compile(&capability.Context{}) }
