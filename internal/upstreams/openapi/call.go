@@ -78,7 +78,7 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 	if err != nil {
 		return nil, err
 	}
-	secret, err := a.authorize(ctx, req, p.Security)
+	secrets, err := a.authorize(ctx, req, p.Security)
 	if err != nil {
 		return nil, err
 	}
@@ -96,27 +96,31 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 			With("too_large", "ask for less: many APIs have a parameter for the size of a page")
 	}
 	out, err := p.result(resp, body)
-	return hide(out, secret), err
+	return hide(out, secrets), err
 }
 
-// authorize adds the headers of the upstream and, if s is set, its secret, which it returns.
-func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (secret string, err error) {
+// authorize adds the headers of the upstream and, if s is set, its secret. It returns the secrets.
+func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (secrets []string, err error) {
 	if a.cfg.Header != nil {
 		h, err := a.cfg.Header(ctx)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		maps.Copy(req.Header, h)
+		if _, token, ok := strings.Cut(h.Get("Authorization"), " "); ok {
+			secrets = append(secrets, token)
+		}
 	}
 	if s == nil || a.cfg.Secret == nil {
-		return "", nil
+		return secrets, nil
 	}
-	if secret, err = a.cfg.Secret(); err != nil || secret == "" {
-		return "", err
+	secret, err := a.cfg.Secret()
+	if err != nil || secret == "" {
+		return secrets, err
 	}
 	switch cookies := req.CookiesNamed(s.Name); {
 	case s.How == "query" && req.URL.Query().Has(s.Name), s.How == "cookie" && len(cookies) > 0:
-		return "", wrongInput("it has a value for "+s.Name+", which is where the secret goes", nil)
+		return nil, wrongInput("it has a value for "+s.Name+", which is where the secret goes", nil)
 	case s.How == "header":
 		req.Header.Set(s.Name, secret)
 	case s.How == "query":
@@ -128,23 +132,19 @@ func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (se
 	default:
 		req.Header.Set("Authorization", "Bearer "+secret)
 	}
-	return secret, nil
+	return append(secrets, secret), nil
 }
 
-// minHidden is the length of the shortest secret that answers are searched for, in bytes.
-const minHidden = 6
-
-// hide replaces the secret in an answer, because an API may repeat what it was sent.
-func hide(answer []byte, secret string) []byte {
-	if len(secret) < minHidden {
-		return answer
-	}
-	quoted, _ := jsonx.Marshal(secret)
-	for _, form := range []string{
-		secret, url.QueryEscape(secret), url.PathEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)),
-		string(quoted[1 : len(quoted)-1]),
-	} {
-		answer = bytes.ReplaceAll(answer, []byte(form), []byte("•••"))
+// hide replaces secrets of six bytes or more in an answer, because an API may repeat what it was sent.
+func hide(answer []byte, secrets []string) []byte {
+	for _, secret := range slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 6 }) {
+		quoted, _ := jsonx.Marshal(secret)
+		for _, form := range []string{
+			secret, url.QueryEscape(secret), url.PathEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)),
+			string(quoted[1 : len(quoted)-1]),
+		} {
+			answer = bytes.ReplaceAll(answer, []byte(form), []byte("•••"))
+		}
 	}
 	return answer
 }

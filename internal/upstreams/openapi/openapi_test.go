@@ -285,6 +285,28 @@ func TestAnswersDoNotShowTheSecret(t *testing.T) {
 	}
 }
 
+func TestAnswersDoNotShowTheBearerToken(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	a, err := openapi.New(openapi.Config{
+		Document: s.URL + "/api.yaml", Base: s.URL, Local: true, HTTP: http.DefaultClient, Fetch: http.DefaultClient,
+		Header: func(context.Context) (http.Header, error) {
+			return http.Header{"Authorization": {"Bearer " + secretValue}, "X-Version": {"2026-01-01"}}, nil
+		},
+	})
+	if err != nil {
+		t.Fatalf("New: got %v, want no error", err)
+	}
+	s.answer = func(w http.ResponseWriter) { io.WriteString(w, one("3.1.0", "/i", "get", "description: x")) }
+	d := definitions(t, a)["op"]
+	s.answer = func(w http.ResponseWriter) { fmt.Fprint(w, s.header) }
+	got, err := a.Call(t.Context(), d, json.RawMessage(`{}`))
+	if text := string(got); err != nil || strings.Contains(text, secretValue) || !strings.Contains(text, "Bearer •••") ||
+		!strings.Contains(text, "2026-01-01") {
+		t.Errorf("got %s, %v; want the headers with dots in place of the token", got, err)
+	}
+}
+
 // growing returns a document of 3 MiB whose operations share large parameters.
 func growing() string {
 	var shared, refs, paths strings.Builder
