@@ -112,7 +112,7 @@ func (a *app) taskExplainCommand() *cobra.Command {
 	}
 }
 
-// printSession prints a session and its open question.
+// printSession prints a session, as the server returned it, and the question that it waits for.
 func (a *app) printSession(raw json.RawMessage) error {
 	s, err := decode[struct {
 		ID, Name, AdapterType, Status, Phase, Workdir, ThreadID, Owner, ApprovalPreset, Error string

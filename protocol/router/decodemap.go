@@ -109,8 +109,8 @@ func unescapeIf(name []byte, escaped bool) []byte {
 	return name
 }
 
-// unescape decodes the escapes of a scanned string. A lone surrogate becomes the replacement
-// character.
+// unescape returns the content of a JSON string that the scanner has checked with its escapes decoded.
+// A lone surrogate becomes the replacement character.
 func unescape(in []byte) []byte {
 	out := make([]byte, 0, len(in))
 	for i := 0; i < len(in); i++ {

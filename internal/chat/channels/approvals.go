@@ -89,7 +89,7 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 		if _, ok := h.cfg.Policy.Find(p.Principal); !ok {
 			continue
 		}
-		said, file := describe(a, input)
+		said, file := approvalMessage(a, input)
 		op := Op{Verb: VerbSend, Conversation: p.Conversation}
 		list := buttons(a)
 		if file != nil && len(file.Data) > min(maxAttached, c.kind.MaxFile) {
@@ -131,12 +131,13 @@ func (h *Hub) shownWhole(ctx context.Context, p Person, a policy.Approval) bool 
 		}
 		return last
 	}
-	_, file := describe(a, input)
+	_, file := approvalMessage(a, input)
 	return err == nil && arrived(promptKey(a.ID, p.User)) && (file == nil || arrived(inputKey(a.ID, p.User)))
 }
 
-// describe returns an approval as a text, and its input as a file if the text does not hold it whole.
-func describe(a policy.Approval, input []byte) (said string, file *File) {
+// approvalMessage returns the text that shows an approval. A long input is a file, of which the text
+// has the size, digest and members; an input that is not JSON is left out.
+func approvalMessage(a policy.Approval, input []byte) (message string, file *File) {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {

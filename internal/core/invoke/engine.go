@@ -244,7 +244,7 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if err := r.engine.cfg.Log.Ready(false); err != nil {
 		return capability.Result{}, nil, err
 	}
-	if err := r.checkInput(); err != nil {
+	if err := r.prepareInput(); err != nil {
 		return capability.Result{}, nil, err
 	}
 	candidates, err := r.resolve()
@@ -289,8 +289,8 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	return result, nil, err
 }
 
-// checkInput replaces empty input by {} and checks its size and the timeout.
-func (r *run) checkInput() error {
+// prepareInput replaces empty input with {}. Errors: too_large; invalid_input for a negative timeout.
+func (r *run) prepareInput() error {
 	if len(r.inv.Input) == 0 {
 		r.inv.Input = json.RawMessage("{}")
 	}

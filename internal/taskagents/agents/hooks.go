@@ -121,7 +121,7 @@ func (a *Agents) handleEvents(work context.Context) {
 	for {
 		e, ok, err := a.heard.Next(ctx)
 		if err != nil {
-			a.cfg.Logger.Error("what happened to sessions was not heard", "err", err)
+			a.cfg.Logger.Error("events of sessions were lost", "err", err)
 		}
 		if !ok {
 			return

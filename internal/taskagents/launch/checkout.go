@@ -577,7 +577,7 @@ func (l *Launcher) Collect(ctx context.Context, thread string) error {
 	}
 	n := row.Node{AssignedLabel: "conflicts", Instructions: conflicted(r.result.Conflicts)}
 	place := placeOf(r.result)
-	i, err := l.room(ctx, d, true, func() (agents.Info, error) {
+	i, err := l.spawnWhenFree(ctx, d, true, func() (agents.Info, error) {
 		return l.spawn(ctx, by, d.Thread, n, place, programs.Name(last.Framework), agents.Request{Task: n.Instructions})
 	})
 	if err != nil {

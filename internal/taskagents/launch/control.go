@@ -197,7 +197,7 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 		req.ResumeToken = token
 	}
 	req.Task = goingOn(old, name, req.ResumeToken != "", c)
-	i, err := l.room(ctx, d, c.Wait, func() (agents.Info, error) { return l.replace(ctx, by, d.Thread, old, name, req) })
+	i, err := l.spawnWhenFree(ctx, d, c.Wait, func() (agents.Info, error) { return l.replace(ctx, by, d.Thread, old, name, req) })
 	if err == nil {
 		s := l.session(d.Thread, nodeOf(d, old), i, Place{ID: row.Meta(old.Metadata, metaWorkspace)})
 		s.OriginalTask, s.Repo, s.Label = old.OriginalTask, old.Repo, old.Label

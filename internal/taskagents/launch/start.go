@@ -164,7 +164,7 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 	if len(place.Conflicts) > 0 && name != programs.Shell {
 		text = conflicted(place.Conflicts) + "\n\nThen: " + text
 	}
-	i, err := l.room(ctx, d, wait, func() (agents.Info, error) {
+	i, err := l.spawnWhenFree(ctx, d, wait, func() (agents.Info, error) {
 		return l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
 	})
 	if err != nil {
@@ -181,10 +181,10 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 	return i, nil
 }
 
-// room calls spawn until it gets a slot. It waits at most slotTimeout for slots of the thread's
-// own completed sessions, which it stops, and without limit if wait is set. It gives up if the
-// thread is paused or stopped, or ctx ends.
-func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
+// spawnWhenFree calls spawn again while no slot is free, and stops the thread's completed sessions to
+// free some. It gives up after slotTimeout, or at once if it has nothing to stop; with wait, only
+// when the thread is paused or stopped, or ctx ends. It returns the last result of spawn.
+func (l *Launcher) spawnWhenFree(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
 	i, err := spawn()
 	until, look := time.Now().Add(slotTimeout), minSlotInterval
 	for ; full(err); i, err = spawn() {

@@ -88,10 +88,9 @@ func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 	return s.Keys(s.ctx, a.Keys)
 }
 
-// Answer selects the option of the open dialog that a reply names. A form of several questions, or
-// a text, can only be typed.
-//
-// Its errors are those of [detect.Blocker.Read] and of Choose, and invalid_input (needs_terminal).
+// Answer selects the option of the open dialog that a reply names. Its errors are those of reading
+// the reply and of Choose, and invalid_input (needs_terminal) for a text, for several answers and for a
+// dialog without options, which a person has to type in the terminal.
 func (s *Session) Answer(ctx context.Context, r detect.Reply) error {
 	s.mu.Lock()
 	b := s.info.Blocker

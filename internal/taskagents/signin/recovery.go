@@ -60,8 +60,8 @@ func NewRecovery(desk *Desk, s Sessions, flow func(programs.Name) (Flow, bool), 
 	return &Recovery{desk: desk, sessions: s, flow: flow, logger: logger, known: make(map[string]*waiting)}
 }
 
-// HandleEvents handles the events of all sessions until ctx ends. When it returns, the goroutines
-// that it started have ended.
+// HandleEvents handles the events of all sessions until ctx or the subscription ends. It subscribes
+// again after an error. When it returns, the goroutines that it started have ended.
 func (r *Recovery) HandleEvents(ctx context.Context, subscribe func() *sessions.Subscription) {
 	defer r.group.Wait()
 	for ctx.Err() == nil {
@@ -76,7 +76,7 @@ func (r *Recovery) HandleEvents(ctx context.Context, subscribe func() *sessions.
 			if err == nil {
 				return
 			}
-			r.logger.Error("what happened to sessions was not heard, so a login may not be offered", "err", err)
+			r.logger.Error("events of sessions were lost, so a login may not be offered", "err", err)
 			break
 		}
 	}

@@ -75,7 +75,7 @@ func (m *Manager) push(ctx context.Context, w Workspace, req PublishRequest) (Wo
 	if err := m.checkRef(ctx, w.BaseBranch, "invalid_base_branch"); err != nil {
 		return w, err
 	}
-	if err := m.reviewed(ctx, w, req.Commit); err != nil {
+	if err := m.checkReviewed(ctx, w, req.Commit); err != nil {
 		return w, err
 	}
 	redirected, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http|remote\..*:.*)\.`}, 1)

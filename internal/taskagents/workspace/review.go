@@ -322,7 +322,7 @@ func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, req
 			return conflict("checkout_dirty", "finish or abort it first", "another operation of git is in progress in the checkout")
 		}
 	}
-	if err := m.reviewed(ctx, w, req.Commit); err != nil {
+	if err := m.checkReviewed(ctx, w, req.Commit); err != nil {
 		return err
 	}
 	head := req.Commit
@@ -359,9 +359,9 @@ func (m *Manager) filtered(ctx context.Context, w Workspace, base, head string) 
 	return nil
 }
 
-// reviewed fails with conflict unless the result of a task is at the commit that the user was shown,
-// without conflicts.
-func (m *Manager) reviewed(ctx context.Context, w Workspace, commit string) error {
+// checkReviewed returns the error conflict if the task's branch is not at the commit that the user was
+// shown, or has merge conflicts.
+func (m *Manager) checkReviewed(ctx context.Context, w Workspace, commit string) error {
 	if len(w.Conflicts) > 0 {
 		return conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
 			"%d files have conflicts between the parts", len(w.Conflicts)).

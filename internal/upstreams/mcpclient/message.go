@@ -100,7 +100,7 @@ func readFault(raw []byte) *fault {
 	return f
 }
 
-// parseAll decodes a message or, as 2025-03-26 allowed, an array of messages.
+// parseAll decodes a message or, as MCP 2025-03-26 allows, an array of 1 to maxBatch, all or none.
 func parseAll(raw []byte) ([]message, error) {
 	text := bytes.TrimLeft(raw, " \t\r\n")
 	if len(text) == 0 || text[0] != '[' {
