@@ -75,9 +75,9 @@ func TestAShellAsATaskAgent(t *testing.T) {
 	if out := say(two, r.binary+" child parent context"); !strings.Contains(out, "we use tabs") {
 		t.Errorf(`say(two, r.binary+" child parent context") = %q, want it to contain "we use tabs"`, out)
 	}
-	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "nobody's messages") ||
+	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "belongs to no conversation") ||
 		!strings.Contains(out, "status 5") {
-		t.Errorf(`say = %q, want it to contain "nobody's messages" and it to contain "status 5"`, out)
+		t.Errorf(`say = %q, want it to contain "belongs to no conversation" and it to contain "status 5"`, out)
 	}
 	// Another's is not told, whatever the helper says it is.
 	if out := say(two, "PARALLAX_SESSION_ID="+one+" "+r.binary+" child parent context || echo status $?"); strings.Contains(out,
