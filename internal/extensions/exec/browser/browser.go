@@ -51,7 +51,7 @@ type Config struct {
 	Programs []string      // absolute paths at which a browser may be installed; nil: the usual ones
 	Idle     time.Duration // after which an unused browser ends; 0: [DefaultIdle]
 	Most     int           // browsers at once; 0: [DefaultMost]
-	// OnEnd is called when a browser has ended. It may be nil.
+	// OnEnd is called when a browser has ended and its slot is free. It may be nil.
 	OnEnd func(sandbox.Result)
 }
 

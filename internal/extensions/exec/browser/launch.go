@@ -147,6 +147,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 			fromBrowser)
 	}
 	run := make(chan struct{})
+	var result sandbox.Result // set before run is closed
 	go func() { // ends with the browser, which life ends
 		defer close(run)
 		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
@@ -166,9 +167,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 				ran.ExitCode).Detail("signal", ran.Signal)
 		}
 		x.mu.Unlock()
-		if b.cfg.OnEnd != nil {
-			b.cfg.OnEnd(ran)
-		}
+		result = ran
 		_ = closeAll(nil, commands, answers) // so that reads and writes at the other ends fail
 	}()
 	listened := make(chan struct{})
@@ -183,6 +182,9 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		<-listened
 		_ = closeAll(nil, toBrowser, fromBrowser)
 		b.forget(x)
+		if b.cfg.OnEnd != nil {
+			b.cfg.OnEnd(result)
+		}
 		b.live.Done()
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
