@@ -53,6 +53,7 @@ type Registry interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	UpdateSession(ctx context.Context, session string, f func(*row.Session)) (threads.Moved, error)
 	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
+	SetNode(ctx context.Context, thread, node string, status row.NodeStatus) (threads.Moved, error)
 	Tell(ctx context.Context, thread, text string) (m threads.Moved, first bool, err error)
 	Session(ctx context.Context, id string) (row.Session, error)
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)

@@ -36,16 +36,25 @@ func (c *Coordinator) starting(thread string) bool {
 }
 
 // begin starts the ready parts in a goroutine, because they may wait for slots. If the same
-// parts are still ready afterwards, they could not be started and are not retried at once.
+// parts are still ready afterwards, they could not be started and are not retried at once. If no
+// other part runs then, they are marked as failed, so that the thread ends.
 func (c *Coordinator) begin(thread string, ready []string) {
 	c.beside(func() {
 		c.cfg.Begin(c.ctx, thread)
 		c.read(thread, func(m threads.Moved) {
-			if slices.Equal(c.ready(m), ready) {
-				c.closing(m)
-			} else {
+			if !slices.Equal(c.ready(m), ready) {
 				c.moved(m)
+				return
 			}
+			if slices.ContainsFunc(m.Sessions, func(s row.Session) bool { return s.Status.Live() }) {
+				return // moved is called when it ends
+			}
+			for _, node := range ready {
+				if now, err := c.cfg.Registry.SetNode(c.ctx, thread, node, row.NodeFailed); err == nil {
+					m = now
+				}
+			}
+			c.closing(m)
 		})
 	})
 }

@@ -322,11 +322,13 @@ func (l *Launcher) Begin(ctx context.Context, thread string) {
 const maxSettled = 500 // newest threads of earlier processes that are settled
 
 // Recover calls settle for the closed threads whose end an earlier server process did not
-// report, and returns the threads that can be resumed: those for which settle returns true,
-// and open threads without sessions. Call it after the registry's Restart.
+// report, and pauses those that had only parts left to start. It returns the threads that can be
+// resumed: the paused ones, those for which settle returns true, and open threads without
+// sessions. Call it after the registry's Restart.
 func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resumable bool)) (left []row.Thread, err error) {
 	list, err := l.cfg.Registry.List(ctx, threads.Filter{
-		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted}, Limit: maxSettled,
+		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted},
+		Limit:    maxSettled,
 	})
 	if err != nil {
 		return nil, err
@@ -340,11 +342,17 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 		if err != nil {
 			return left, err
 		}
-		if d.Status == row.ThreadOpen && len(d.Sessions) == 0 {
+		live, _ := sorted(d.Sessions)
+		switch {
+		case d.Status == row.ThreadOpen && len(d.Sessions) == 0:
 			left = append(left, d.Thread)
-			continue
-		}
-		if d.Status.Closed() && settle(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes}) {
+		case d.Status == row.ThreadActive && len(live) == 0 && !l.Starting(d.ID):
+			m, err := l.cfg.Registry.Control(ctx, d.ID, threads.Pause, "the server was restarted")
+			if err != nil {
+				return left, err
+			}
+			left = append(left, m.Thread)
+		case d.Status.Closed() && settle(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes}):
 			left = append(left, d.Thread)
 		}
 	}

@@ -18,11 +18,19 @@ type left struct {
 	list []threads.Summary
 }
 
+func (l left) Control(_ context.Context, id string, c threads.Control, _ string) (threads.Moved, error) {
+	return threads.Moved{Thread: row.Thread{ID: string(c) + " " + id}}, nil
+}
+
 func (l left) List(context.Context, threads.Filter) ([]threads.Summary, error) { return l.list, nil }
 
 func (l left) Detail(_ context.Context, id string, _ threads.Selection) (threads.Detail, error) {
 	at := slices.IndexFunc(l.list, func(s threads.Summary) bool { return s.ID == id })
-	return threads.Detail{Summary: l.list[at]}, nil
+	d := threads.Detail{Summary: l.list[at]}
+	if id == "at-work" {
+		d.Sessions = []row.Session{{Status: row.SessionActive}}
+	}
+	return d, nil
 }
 
 // TestWhatAnEarlierServerLeft: only what is this gateway's, and whose end was not reported,
@@ -43,6 +51,8 @@ func TestWhatAnEarlierServerLeft(t *testing.T) {
 		thread("done", "here", row.ThreadDone, true),
 		thread("elsewhere", "there", row.ThreadInterrupted, false),
 		thread("begun-by-nobody", "here", row.ThreadOpen, false),
+		thread("a-part-was-ready", "here", row.ThreadActive, false),
+		thread("at-work", "here", row.ThreadActive, false),
 	}}})
 	var settled []string
 	list, err := l.Recover(t.Context(), func(m threads.Moved) bool {
@@ -53,8 +63,8 @@ func TestWhatAnEarlierServerLeft(t *testing.T) {
 	for _, th := range list {
 		ids = append(ids, th.ID)
 	}
-	if err != nil || !slices.Equal(settled, []string{"cut"}) || !slices.Equal(ids, []string{"cut", "begun-by-nobody"}) {
-		t.Errorf(`settled %v, left %v, %v; want no error, settled = []string{"cut"}, ids = []string{"cut", "begun-by-nobody"}`,
+	if err != nil || !slices.Equal(settled, []string{"cut"}) || !slices.Equal(ids, []string{"cut", "begun-by-nobody", "pause a-part-was-ready"}) {
+		t.Errorf(`settled %v, left %v, %v; want no error, settled = []string{"cut"}, ids = []string{"cut", "begun-by-nobody", "pause a-part-was-ready"}`,
 			settled, ids, err)
 	}
 }

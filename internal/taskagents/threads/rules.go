@@ -9,12 +9,19 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Status derives the status of a thread from its sessions. Replaced sessions do not count.
-func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
+// Status derives the status of a thread from its sessions, without replaced ones, and from the
+// parts without session: one that is ready will be started, so that the thread has not ended yet.
+func Status(t row.Thread, sessions []row.Session, nodes []row.Node) row.ThreadStatus {
 	if t.Status == row.ThreadArchived {
 		return t.Status
 	}
-	var active, waiting, blocked, cut, failed, any bool
+	var active, waiting, blocked, cut, ready, failed, any bool
+	for _, n := range nodes {
+		if n.Kind == row.ExecutionNode && n.AssignedSessionID == "" {
+			ready = ready || n.Status == row.NodeReady
+			failed = failed || n.Status == row.NodeFailed
+		}
+	}
 	for _, s := range sessions {
 		if replaced(s) {
 			continue
@@ -49,6 +56,8 @@ func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
 		return row.ThreadBlocked
 	case cut:
 		return row.ThreadInterrupted
+	case ready:
+		return row.ThreadActive
 	case failed:
 		return row.ThreadFailed
 	}

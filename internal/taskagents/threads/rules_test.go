@@ -33,38 +33,48 @@ func TestAThreadFollowsItsSessionsInTheOrderOfTheSpec(t *testing.T) {
 		was      row.ThreadStatus
 		control  string
 		sessions string
+		nodes    string
 		want     row.ThreadStatus
 	}{
-		{"no sessions", "", "", "", "open"},
-		{"archived stays, whatever works", "archived", "", "active", "archived"},
-		{"archived stays, whatever is wanted", "archived", "stopped", "", "archived"},
-		{"paused with nothing", "", "paused", "", "waiting_on_user"},
-		{"paused and all ended", "", "paused", "stopped completed error", "waiting_on_user"},
-		{"paused and one waits", "", "paused", "waiting_on_user", "waiting_on_user"},
-		{"paused and one still works", "", "paused", "stopped active", "active"},
-		{"paused and one still runs a tool", "", "paused", "tool_running", "active"},
-		{"paused and one is blocked", "", "paused", "blocked interrupted", "blocked"},
-		{"paused, and what works was replaced", "", "paused", "replaced:active", "waiting_on_user"},
-		{"stopped with nothing", "", "stopped", "", "interrupted"},
-		{"stopped and all ended", "", "stopped", "completed error", "interrupted"},
-		{"stopped and one still works", "", "stopped", "active", "active"},
-		{"stopped and one is blocked", "", "stopped", "blocked", "blocked"},
-		{"stopped and one waits", "", "stopped", "waiting_on_user completed", "waiting_on_user"},
-		{"one works beside all others", "", "", "waiting_on_user blocked interrupted completed error active", "active"},
-		{"one runs a tool", "", "", "error tool_running", "active"},
-		{"waiting before blocked", "", "", "blocked waiting_on_user", "waiting_on_user"},
-		{"blocked before interrupted", "", "", "interrupted blocked", "blocked"},
-		{"interrupted before done", "", "", "completed interrupted", "interrupted"},
-		{"stopped before failed", "", "", "error stopped", "interrupted"},
-		{"all completed", "", "", "completed completed", "done"},
-		{"one failed", "", "", "completed error", "failed"},
-		{"one failed and was replaced", "", "", "replaced:error completed", "done"},
-		{"one stopped and was replaced", "", "", "replaced:stopped replaced:interrupted error", "failed"},
-		{"a control nobody knows", "", "dancing", "completed", "done"},
-		{"it follows anew", "done", "", "completed active", "active"},
+		{"no sessions", "", "", "", "", "open"},
+		{"archived stays, whatever works", "archived", "", "active", "", "archived"},
+		{"archived stays, whatever is wanted", "archived", "stopped", "", "", "archived"},
+		{"paused with nothing", "", "paused", "", "", "waiting_on_user"},
+		{"paused and all ended", "", "paused", "stopped completed error", "", "waiting_on_user"},
+		{"paused and one waits", "", "paused", "waiting_on_user", "", "waiting_on_user"},
+		{"paused and one still works", "", "paused", "stopped active", "", "active"},
+		{"paused and one still runs a tool", "", "paused", "tool_running", "", "active"},
+		{"paused and one is blocked", "", "paused", "blocked interrupted", "", "blocked"},
+		{"paused, and what works was replaced", "", "paused", "replaced:active", "", "waiting_on_user"},
+		{"stopped with nothing", "", "stopped", "", "", "interrupted"},
+		{"stopped and all ended", "", "stopped", "completed error", "", "interrupted"},
+		{"stopped and one still works", "", "stopped", "active", "", "active"},
+		{"stopped and one is blocked", "", "stopped", "blocked", "", "blocked"},
+		{"stopped and one waits", "", "stopped", "waiting_on_user completed", "", "waiting_on_user"},
+		{"one works beside all others", "", "", "waiting_on_user blocked interrupted completed error active", "", "active"},
+		{"one runs a tool", "", "", "error tool_running", "", "active"},
+		{"waiting before blocked", "", "", "blocked waiting_on_user", "", "waiting_on_user"},
+		{"blocked before interrupted", "", "", "interrupted blocked", "", "blocked"},
+		{"interrupted before done", "", "", "completed interrupted", "", "interrupted"},
+		{"stopped before failed", "", "", "error stopped", "", "interrupted"},
+		{"all completed", "", "", "completed completed", "", "done"},
+		{"one failed", "", "", "completed error", "", "failed"},
+		{"one failed and was replaced", "", "", "replaced:error completed", "", "done"},
+		{"one stopped and was replaced", "", "", "replaced:stopped replaced:interrupted error", "", "failed"},
+		{"a control nobody knows", "", "dancing", "completed", "", "done"},
+		{"it follows anew", "done", "", "completed active", "", "active"},
+		{"all ended, and a part is about to start", "", "", "completed", "a @completed, b ready <a", "active"},
+		{"one failed, and another part is about to start", "", "", "error", "a @error, b ready", "active"},
+		{"interrupted, and a part is about to start", "", "", "interrupted", "a @interrupted, b ready", "interrupted"},
+		{"paused, and a part could start", "", "paused", "completed", "a @completed, b ready <a", "waiting_on_user"},
+		{"stopped, and a part could start", "", "stopped", "completed", "a @completed, b ready <a", "interrupted"},
+		{"none started, and a part is about to start", "", "", "", "a ready", "open"},
+		{"a part waits for one that failed", "", "", "error", "a @error, b blocked <a", "failed"},
+		{"a part could not be started", "", "", "completed", "a @completed, b failed <a", "failed"},
+		{"a goal is about to end", "", "", "completed", "a @completed, g goal ready <a", "done"},
 	} {
 		th := row.Thread{Status: one.was, Metadata: row.WithMeta(nil, row.ControlState, one.control)}
-		if got := Status(th, sessionsOf(one.sessions)); got != one.want {
+		if got := Status(th, sessionsOf(one.sessions), graph(one.nodes).Nodes); got != one.want {
 			t.Errorf("%s: %s, not %s; want got = %v", one.name, got, one.want, one.want)
 		}
 	}
@@ -99,6 +109,9 @@ func TestEveryThreadStatusIsATaskState(t *testing.T) {
 func graph(text string) (g Graph) {
 	for part := range strings.SplitSeq(text, ",") {
 		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
 		n := row.Node{ID: words[0], Kind: row.ExecutionNode, Status: row.NodePlanned}
 		for _, w := range words[1:] {
 			session, has := strings.CutPrefix(w, "@")

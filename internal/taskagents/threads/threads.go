@@ -192,7 +192,11 @@ type fromTo struct {
 // settle derives the statuses of the thread, its nodes and claims, and writes all changed rows.
 func (w *work) settle() error {
 	t := &w.g.Thread
-	t.Status = Status(*t, w.g.Sessions)
+	if t.Status != row.ThreadArchived {
+		t.Status = row.ThreadActive // of goals, whose end follows that of the thread
+		settleNodes(&w.g)
+		t.Status = Status(*t, w.g.Sessions, w.g.Nodes)
+	}
 	if was := w.was.Thread.Status; was != t.Status {
 		w.event(row.TaskStatusChanged, "", fmt.Sprintf("%s → %s", was, t.Status), fromTo{string(was), string(t.Status)})
 	}

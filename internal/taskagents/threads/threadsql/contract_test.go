@@ -262,8 +262,8 @@ func aRecovery(t *testing.T, w *world) {
 		t.Errorf("metadata = %s, want replaced by pty-2 at gateway g1", s.Metadata)
 	}
 	m = w.to(t, "pty-2", row.SessionCompleted)
-	if m.Thread.Status != row.ThreadDone || m.Nodes[0].Status != row.NodePlanned || m.Nodes[2].Status != row.NodeReady {
-		t.Errorf("%s %v; want m.Thread.Status = row.ThreadDone, m.Nodes[0].Status = row.NodePlanned, m.Nodes[2].Status = row.NodeReady",
+	if m.Thread.Status != row.ThreadActive || m.Nodes[0].Status != row.NodePlanned || m.Nodes[2].Status != row.NodeReady {
+		t.Errorf("%s %v; want m.Thread.Status = row.ThreadActive, m.Nodes[0].Status = row.NodePlanned, m.Nodes[2].Status = row.NodeReady",
 			m.Thread.Status, statuses(m.Nodes))
 	}
 	m = w.begin(t, id, "pty-3", c.Nodes[2].ID)

@@ -157,10 +157,19 @@ func expected(d threads.Detail) row.ThreadStatus {
 	if n["interrupted"]+n["stopped"] > 0 {
 		return "interrupted"
 	}
-	if n["completed"] == all {
-		return "done"
+	failed := n["error"] > 0
+	for _, part := range d.Nodes {
+		if part.AssignedSessionID == "" && part.Kind == "execution" {
+			if part.Status == "ready" {
+				return "active"
+			}
+			failed = failed || part.Status == "failed"
+		}
 	}
-	return "failed"
+	if failed {
+		return "failed"
+	}
+	return "done"
 }
 
 // player does random things to a registry.

@@ -38,7 +38,7 @@ func filters(t *testing.T, w *world) {
 		}
 		return ""
 	}
-	w.begin(t, byTitle("red"), "pty-1", "")
+	w.begin(t, byTitle("red"), "pty-1", w.detail(t, byTitle("red")).Nodes[1].ID)
 	w.begin(t, byTitle("green"), "pty-2", "")
 	w.begin(t, byTitle("green"), "pty-3", "")
 	w.to(t, "pty-2", row.SessionCompleted)
@@ -245,8 +245,8 @@ func meeting(t *testing.T, w *world) {
 				if err := w.Transcribe(t.Context(), pty, []threads.Piece{{Direction: row.Stdout, Content: "x"}}); err != nil {
 					t.Error(err)
 				}
-				if d, err := w.Detail(t.Context(), id, threads.Selection{}); err != nil || d.Status != threads.Status(d.Thread, d.Sessions) {
-					t.Errorf("w.Detail: err = %v, want nil; d.Status = %q, want %q", err, d.Status, threads.Status(d.Thread, d.Sessions))
+				if d, err := w.Detail(t.Context(), id, threads.Selection{}); err != nil || d.Status != threads.Status(d.Thread, d.Sessions, d.Nodes) {
+					t.Errorf("w.Detail: err = %v, want nil; d.Status = %q, want %q", err, d.Status, threads.Status(d.Thread, d.Sessions, d.Nodes))
 				}
 			}
 			m, err := w.UpdateSession(t.Context(), pty, func(s *row.Session) { s.Status = row.SessionCompleted })
