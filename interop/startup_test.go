@@ -29,6 +29,12 @@ func TestFirstListAfterARestartIsWhole(t *testing.T) {
 	ok(t, err)
 	var delay atomic.Int64 // of each request of the endpoint; negative: none is answered
 	forward := httputil.NewSingleHostReverseProxy(far)
+	forward.ErrorHandler = func(rw http.ResponseWriter, r *http.Request, err error) {
+		if r.Context().Err() == nil { // otherwise the server was stopped
+			t.Errorf("the proxy of the endpoint: %s %s: got error %v, want an answer", r.Method, r.URL.Path, err)
+		}
+		rw.WriteHeader(http.StatusBadGateway)
+	}
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		d := time.Duration(delay.Load())
 		if d < 0 {

@@ -128,10 +128,6 @@ func addDependencies(parts []map[string]any, after []string) error {
 	return nil
 }
 
-func (a *app) reviewCommands() []*cobra.Command {
-	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskPullCommand(), a.taskDiscardCommand()}
-}
-
 // reviewRow is the work of a task in the server's answers.
 type reviewRow struct {
 	Done, Parts        int

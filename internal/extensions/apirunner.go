@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
@@ -42,22 +41,12 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 	return runner.Outcome{Output: got.Output, Stored: got.Body, Metadata: got.Metadata, Kept: got.Output != ""}, nil
 }
 
-// auth parses the flag --auth and sets its secret from a setting of the extension or
-// from a stored secret that its manifest names. If neither exists: invalid_input.
+// auth parses the flag --auth and sets its secret.
 func (a *apiRunner) auth(ctx context.Context, x *lifecycle.Loaded, text string) (*api.Auth, error) {
 	auth, name, err := api.ParseAuth(text)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := a.settings(ctx, x)
-	if err != nil {
-		return nil, err
-	}
-	value, ok := settings.secrets(map[string]string{"value": name})["value"]
-	if !ok {
-		return nil, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
-			"the extension has no setting or secret %.100q", name)
-	}
-	auth.Secret = value
-	return &auth, nil
+	auth.Secret, err = a.secret(ctx, x, name)
+	return &auth, err
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -24,19 +23,12 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	if err != nil {
 		return runner.Outcome{}, err
 	}
-	if len(secrets) > 0 {
-		settings, err := b.settings(ctx, x)
+	for _, s := range secrets {
+		value, err := b.secret(ctx, x, s.Name)
 		if err != nil {
 			return runner.Outcome{}, err
 		}
-		for _, s := range secrets {
-			value, ok := settings.secrets(map[string]string{"value": s.Name})["value"]
-			if !ok {
-				return runner.Outcome{}, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
-					"the extension has no setting or secret %.100q", s.Name)
-			}
-			req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
-		}
+		req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
 	}
 	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
 	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")

@@ -71,12 +71,7 @@ func digestOf(doc json.RawMessage) (string, error) {
 // declared reports whether a package declares the use of a stored secret, for a
 // variable or for the database of an action. The consent screen shows both.
 func declared(p *extension.Package, name string) bool {
-	for _, from := range p.Manifest.Env.Secrets {
-		if from == name {
-			return true
-		}
-	}
-	return slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
+	return slices.Contains(slices.Collect(maps.Values(p.Manifest.Env.Secrets)), name) || slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
 		return slices.ContainsFunc(c.Actions, func(a extension.Action) bool { return a.DSNRef == name })
 	})
 }
@@ -115,6 +110,21 @@ func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 		}
 	}
 	return out
+}
+
+// secret returns a setting of an extension, or a stored secret that its manifest names, as a
+// secret. If neither exists: invalid_input.
+func (x *Service) secret(ctx context.Context, l *lifecycle.Loaded, name string) (secret.Value, error) {
+	s, err := x.settings(ctx, l)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	value, ok := s.secrets(map[string]string{name: name})[name]
+	if !ok {
+		return value, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
+			"the extension has no setting or secret %.100q", name)
+	}
+	return value, nil
 }
 
 // secret reports whether a setting must not be shown, because its name suggests a secret

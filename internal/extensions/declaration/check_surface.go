@@ -60,7 +60,7 @@ func Clean(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r) && r != '\n' && r != '\t', r == unicode.ReplacementChar,
-			r >= 0x200B && r <= 0x200C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x2069, r == 0xFEFF:
+			unicode.Is(unicode.Bidi_Control, r), r >= 0x200B && r <= 0x200C, r >= 0x2060 && r <= 0x2065, r == 0xFEFF:
 			return -1
 		}
 		return r

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -222,14 +220,6 @@ func dottedName(name string, maxBytes int) bool {
 	return declaration.ValidName(name, maxBytes, "._-") && strings.TrimRight(name, "._-") == name
 }
 
-// shows reports whether a text has at most limit characters and contains none that
-// would change how other text is displayed.
-func shows(s string, limit int, lines bool) bool {
-	return utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool {
-		return unicode.IsControl(r) && (!lines || r != '\n' && r != '\t') || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
-	})
-}
-
 func inPackage(p string) bool {
 	return p != "" && len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") &&
 		!strings.ContainsAny(p, "\\\x00")
@@ -237,7 +227,7 @@ func inPackage(p string) bool {
 
 func (m *Manifest) check(k *checker) {
 	k.hold(ValidID(m.ID), "%.130q is not an extension's id: category.name of letters, digits, '.', '_' and '-', at most 120, beginning with none of the server's own names", m.ID)
-	k.hold(strings.TrimSpace(m.Name) != "" && shows(m.Name, 128, false),
+	k.hold(strings.TrimSpace(m.Name) != "" && line(m.Name, 128),
 		"the name is missing, longer than 128 characters, or holds some that are not shown")
 	k.hold(ValidVersion(m.Version), "%.60q is not a version: X.Y.Z, then -pre and +build if wanted", m.Version)
 	for _, t := range []struct {
@@ -246,7 +236,7 @@ func (m *Manifest) check(k *checker) {
 		limit int
 	}{{"description", m.Description, 4096}, {"author", m.Author, 256}, {"license", m.License, 128}} {
 		k.hold(t.text != nil, "%s is missing", t.name)
-		k.hold(t.text == nil || shows(*t.text, t.limit, true), "%s is longer than %d characters, or holds some that are not shown", t.name,
+		k.hold(t.text == nil || showable(*t.text, t.limit), "%s is longer than %d characters, or holds some that are not shown", t.name,
 			t.limit)
 	}
 	k.hold(len(m.Capabilities) > 0 && len(m.Capabilities) <= 100, "capabilities needs between 1 and 100 entries")
@@ -277,7 +267,7 @@ func (m *Manifest) asks(k *checker) {
 	for name, p := range m.Permissions {
 		row, ok := declaration.LookupPermission(name)
 		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, declaration.PermissionNames())
-		k.hold(shows(p.Reason, 500, false), "the reason for %.60s is longer than 500 characters, or holds some that are not shown", name)
+		k.hold(line(p.Reason, 500), "the reason for %.60s is longer than 500 characters, or holds some that are not shown", name)
 		if ok && !slices.Contains(list, row.Name) {
 			k.warn("permissions gives a reason for %s, which permissions_required does not ask for", row.Name)
 		}
@@ -309,7 +299,7 @@ func (m *Manifest) asks(k *checker) {
 	}
 	for name, key := range m.Env.Secrets {
 		k.hold(!text.IsSteering(name), "env.secrets: %.60q changes what programs load or trust", name)
-		k.hold(variable(name) && key != "" && shows(key, 128, false), "env.secrets: %.60q is not the name of a variable, or names no setting",
+		k.hold(variable(name) && key != "" && line(key, 128), "env.secrets: %.60q is not the name of a variable, or names no setting",
 			name)
 	}
 }
@@ -347,7 +337,7 @@ func (m *Manifest) runs(k *checker) {
 }
 
 func (c *Capability) check(k *checker, i int) {
-	k.hold(shows(c.Description, 4096, true) && shows(c.Summary, 256, false),
+	k.hold(showable(c.Description, 4096) && line(c.Summary, 256),
 		"capabilities/%d: a text is too long, or holds characters that are not shown", i)
 	if c.Command == "" {
 		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type),
@@ -372,7 +362,7 @@ func (c *Capability) check(k *checker, i int) {
 		k.hold(len(c.AllowedCommands) > 0 && len(c.AllowedCommands) <= 100,
 			"capabilities/%d: exec.shell needs between 1 and 100 allowed_commands", i)
 		for _, t := range c.AllowedCommands {
-			k.hold(len(t) <= 4096 && shows(t, 4096, false) && !strings.ContainsAny(t, ";|$><`\n") && !strings.Contains(t, "&&"),
+			k.hold(len(t) <= 4096 && line(t, 4096) && !strings.ContainsAny(t, ";|$><`\n") && !strings.Contains(t, "&&"),
 				"capabilities/%d: the template %.80q holds what only a shell would read", i, t)
 		}
 		for name := range c.EnvExtras {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"strings"
+	"unicode"
 )
 
 // unified returns a unified diff that patch can apply, empty for equal texts.
@@ -90,7 +91,7 @@ func page(a, b []string, ops []op, counts result) []byte {
 // text with U+FFFD, so that a line is shown as it is stored.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r < ' ' && r != '\t' {
+		if unicode.Is(unicode.Bidi_Control, r) || r < ' ' && r != '\t' {
 			return '\uFFFD'
 		}
 		return r

@@ -61,12 +61,6 @@ func deniedOptions() []string {
 	}
 }
 
-// legitimate returns options that are permitted although a denied option begins with them;
-// git-dir is permitted for rev-parse only.
-func legitimate() []string {
-	return []string{"text", "no", "git-dir", "show", "ref", "exclude"}
-}
-
 // textOptions returns the options whose value is text, not a path, after "=" or as the next
 // argument.
 func textOptions() []string {
@@ -162,8 +156,13 @@ func checkOptions(name string, args []string, r rule, t tree) error {
 // checkLong refuses denied options and all their prefixes, because git accepts unambiguous
 // abbreviations.
 func checkLong(subcommand, long string) error {
-	if long == "" || slices.Contains(legitimate(), long) && (long != "git-dir" || subcommand == "rev-parse") {
+	switch long { // permitted, although a denied option begins with it
+	case "", "text", "no", "show", "ref", "exclude":
 		return nil
+	case "git-dir":
+		if subcommand == "rev-parse" {
+			return nil
+		}
 	}
 	for _, d := range deniedOptions() {
 		if strings.HasPrefix(d, long) {

@@ -75,13 +75,11 @@ func New(cfg Config) *Surface { return &Surface{cfg} }
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
-	mux.Handle("GET /api/v1/clients", admin(s.list))
+	mux.Handle("GET /api/v1/clients", admin(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		return httpapi.Answer(w, map[string]any{"clients": s.Clients.List(r.Context())}, nil)
+	}))
 	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
 	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
-}
-
-func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	return httpapi.Answer(w, map[string]any{"clients": s.Clients.List(r.Context())}, nil)
 }
 
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

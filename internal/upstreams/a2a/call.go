@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/junctor-run/junctor/protocol/a2awire"
@@ -205,13 +206,15 @@ func (w *work) follow(ctx context.Context) error {
 	subscribed := !w.stream
 	for pause := minPollInterval; ; pause = min(pause*2, maxPollInterval) {
 		// The task as it is first: a subscription to one that has ended is an error.
-		if err := w.handleAll(ctx, w.link.named(ctx, getting(), w.task.ID)); err != nil || w.settled() {
+		get := verb{rpc: "GetTask", legacy: "tasks/get", method: http.MethodGet, task: true}
+		if err := w.handleAll(ctx, w.link.named(ctx, get, w.task.ID)); err != nil || w.settled() {
 			return err
 		}
 		if !subscribed {
 			subscribed = true
 			// Whatever ends it, asking finds out.
-			_ = w.handleAll(ctx, w.link.named(ctx, subscribing(), w.task.ID))
+			subscribe := verb{rpc: "SubscribeToTask", legacy: "tasks/resubscribe", method: http.MethodPost, path: ":subscribe"}
+			_ = w.handleAll(ctx, w.link.named(ctx, subscribe, w.task.ID))
 			if w.settled() {
 				return nil
 			}

@@ -47,18 +47,6 @@ func sending(stream bool) verb {
 	return verb{rpc: "SendMessage", legacy: "message/send", method: http.MethodPost, path: "message:send"}
 }
 
-func getting() verb {
-	return verb{rpc: "GetTask", legacy: "tasks/get", method: http.MethodGet, task: true}
-}
-
-func cancelling() verb {
-	return verb{rpc: "CancelTask", legacy: "tasks/cancel", method: http.MethodPost, path: ":cancel", task: true}
-}
-
-func subscribing() verb {
-	return verb{rpc: "SubscribeToTask", legacy: "tasks/resubscribe", method: http.MethodPost, path: ":subscribe"}
-}
-
 // send sends a message and yields what comes back. Without a stream the agent answers
 // at once and is asked again.
 func (l *link) send(ctx context.Context, m *a2awire.Message, stream bool) iter.Seq2[*a2awire.Event, error] {

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -62,7 +63,8 @@ func (w *work) cancel() {
 	a.after.Go(func() {
 		ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
 		defer stop()
-		for _, err := range w.link.named(ctx, cancelling(), id) {
+		cancel := verb{rpc: "CancelTask", legacy: "tasks/cancel", method: http.MethodPost, path: ":cancel", task: true}
+		for _, err := range w.link.named(ctx, cancel, id) {
 			if err != nil {
 				return // it has ended, or is out of reach; nothing follows from either
 			}

@@ -149,15 +149,11 @@ func tilde(text, home string) string {
 // which an extension's text could deceive the reader.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || bidi(r) || r == utf8.RuneError {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError {
 			return -1
 		}
 		return r
 	}, s)
-}
-
-func bidi(r rune) bool {
-	return 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 || r == 0x200E || r == 0x200F
 }
 
 // OneLine is like Clean and also replaces every run of white space by one space.

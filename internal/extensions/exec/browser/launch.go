@@ -148,7 +148,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 	}
 	run := make(chan struct{})
 	var result sandbox.Result // set before run is closed
-	go func() { // ends with the browser, which life ends
+	go func() {               // ends with the browser, which life ends
 		defer close(run)
 		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
 			Path: program, Args: arguments(), Env: []string{

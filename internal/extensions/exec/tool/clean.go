@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,7 +40,7 @@ func Clean(text string, secrets []string) string {
 		case r == '\n', r == '\t':
 			b.WriteRune(r)
 		case r < 0x20, r == 0x7f, r >= 0x80 && r < 0xa0:
-		case turns(r):
+		case unicode.Is(unicode.Bidi_Control, r):
 			fmt.Fprintf(&b, "\\u%04x", r)
 		default:
 			b.WriteRune(r) // RuneError is U+FFFD
@@ -90,11 +91,6 @@ func escape(s string) int {
 		return 1
 	}
 	return 2
-}
-
-// turns reports whether a rune changes the direction of the text after it.
-func turns(r rune) bool {
-	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f || r == 0x061c
 }
 
 // isBinary reports whether there is a NUL in the first binaryHead bytes.
