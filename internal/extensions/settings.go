@@ -71,7 +71,8 @@ func digestOf(doc json.RawMessage) (string, error) {
 // declared reports whether a package declares the use of a stored secret, for a
 // variable or for the database of an action. The consent screen shows both.
 func declared(p *extension.Package, name string) bool {
-	return slices.Contains(slices.Collect(maps.Values(p.Manifest.Env.Secrets)), name) || slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
+	named := slices.Collect(maps.Values(p.Manifest.Env.Secrets))
+	return slices.Contains(named, name) || slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
 		return slices.ContainsFunc(c.Actions, func(a extension.Action) bool { return a.DSNRef == name })
 	})
 }
