@@ -103,6 +103,10 @@ func (f *threadTasks) asleep(d threads.Detail) bool {
 		if !d.Held() && !threads.Told(d.Thread, len(d.Sessions)) {
 			return f.left[d.ID]
 		}
+	case row.ThreadWaiting:
+		if f.left[d.ID] && row.Meta(d.Metadata, row.ControlState) == row.Paused {
+			return true // paused by the launcher's Recover
+		}
 	}
 	delete(f.left, d.ID) // it was resumed
 	return false

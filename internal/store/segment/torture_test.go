@@ -130,8 +130,8 @@ func TestNoAcknowledgedRecordIsLostByKill(t *testing.T) {
 		}
 		want[0].Write(line)
 	})
-	if torn != 3 {
-		t.Fatalf("%d torn lines noted; want torn = 3", torn)
+	if torn < 3 || torn > 6 { // those of this test, and at most one of each kill: it may end a write in the middle
+		t.Fatalf("torn lines noted: got %d, want 3 to 6", torn)
 	}
 	interrupted := 0
 	for run, kind := range acked {
