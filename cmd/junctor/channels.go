@@ -42,10 +42,11 @@ func (a *app) channelsCommand() *cobra.Command {
 		Secret  string `json:"secret"`
 		URL     string `json:"url,omitempty"`
 		Greet   bool   `json:"greet,omitempty"`
+		Tasks   bool   `json:"tasks,omitempty"`
 		Verify  string `json:"verify,omitempty"`
 	}
 	add := &cobra.Command{
-		Use: "add KIND --token-secret NAME", Short: "Add an account of a chat service: telegram or webhook", Args: cobra.ExactArgs(1),
+		Use: "add KIND --token-secret NAME", Short: "Add an account: discord, matrix, slack, telegram or webhook", Args: cobra.ExactArgs(1),
 		Example: `  junctor channels add telegram --token-secret bot
   junctor channels add webhook --account pager --token-secret pager-key --api-url https://example.org/in`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,6 +61,7 @@ func (a *app) channelsCommand() *cobra.Command {
 	f.StringVar(&in.Account, "account", "", "`NAME` name of the account here (default default)")
 	f.StringVar(&in.Secret, "token-secret", "", "`NAME` stored secret with the token, or with the key of a webhook")
 	f.StringVar(&in.URL, "api-url", "", "`URL` another server of the service, or the receiver of a webhook")
+	f.BoolVar(&in.Tasks, "tasks", false, "send operators the starts, questions and results of all tasks (default each person's own results)")
 	f.BoolVar(&in.Greet, "greet", false, "answer people who are not paired with one line (default nothing)")
 	f.StringVar(&in.Verify, "verify", "", "`off` to let buttons approve dangerous calls too, without a code")
 	_ = add.MarkFlagRequired("token-secret")
@@ -123,7 +125,7 @@ func (a *app) pairCommand() *cobra.Command {
 		Example: `  junctor channels pair telegram --role operator --name ann`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, channelPath(args[0])+"/people", in, decoded(func(out struct {
-				Code   string
+				Send   string
 				Person *channelPerson
 			},
 			) error {
@@ -132,7 +134,7 @@ func (a *app) pairCommand() *cobra.Command {
 					return nil
 				}
 				fmt.Fprintln(a.stderr, "send this to the account, in a conversation with it alone, within ten minutes:")
-				a.printf("/pair %s\n", out.Code)
+				a.printf("%s\n", plainText(out.Send))
 				return nil
 			}))
 		},

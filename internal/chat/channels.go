@@ -11,6 +11,9 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/chat/channels"
 	"github.com/junctor-run/junctor/internal/chat/channels/channelsql"
+	"github.com/junctor-run/junctor/internal/chat/channels/discord"
+	"github.com/junctor-run/junctor/internal/chat/channels/matrix"
+	"github.com/junctor-run/junctor/internal/chat/channels/slack"
 	"github.com/junctor-run/junctor/internal/chat/channels/telegram"
 	"github.com/junctor-run/junctor/internal/chat/channels/webhook"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -18,7 +21,9 @@ import (
 )
 
 // ChannelKinds returns the chat services that accounts can be added of. A new one is one line here.
-func ChannelKinds() []channels.Kind { return []channels.Kind{telegram.Kind(), webhook.Kind()} }
+func ChannelKinds() []channels.Kind {
+	return []channels.Kind{discord.Kind(), matrix.Kind(), slack.Kind(), telegram.Kind(), webhook.Kind()}
+}
 
 // openChannels opens the accounts of chat services. They connect with Run.
 func (s *Service) openChannels(ctx context.Context) error {

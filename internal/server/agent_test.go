@@ -28,6 +28,7 @@ type modelRequest struct {
 		Function struct{ Name, Description string }
 	}
 	ToolChoice string `json:"tool_choice"`
+	Stream     bool
 }
 
 // last returns the content of the last message.
@@ -72,6 +73,13 @@ func newScriptedModel(t testing.TB, answer func(n int, r modelRequest) modelAnsw
 		n := len(m.bodies)
 		m.mu.Unlock()
 		a := answer(n, req)
+		if !req.Stream { // the coordinator of task agents
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"id": "c", "choices": []any{map[string]any{
+				"index": 0, "message": map[string]any{"role": "assistant", "content": a.text}, "finish_reason": "stop",
+			}}})
+			return
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		send := func(delta map[string]any, finish any) {
 			data, _ := json.Marshal(map[string]any{"id": "c", "choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}})

@@ -142,6 +142,49 @@ func TestAnApprovalIsGivenInTelegram(t *testing.T) {
 	n.verify(t)
 }
 
+// TestTheResultOfATaskReachesItsOwner gives work to a task agent in Telegram. Its start is shown to
+// the operator of the account, and its result, in the words of the model, to both.
+func TestTheResultOfATaskReachesItsOwner(t *testing.T) {
+	t.Parallel()
+	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
+		switch {
+		case strings.HasPrefix(r.last(), "An agent that works on a task has stopped."):
+			return modelAnswer{text: `{"tier":"routine"}`}
+		case strings.HasPrefix(r.last(), "You coordinate agents"):
+			return modelAnswer{text: `{"action":"complete","reasoning":"it is done"}`}
+		case strings.HasPrefix(r.last(), "You validate the work of an agent."):
+			return modelAnswer{text: `{"verdict":"pass","summary":"hello was printed"}`}
+		case r.results() > 0 || len(r.Tools) == 0:
+			return modelAnswer{text: "It is begun."}
+		}
+		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"echo hello","agentType":"shell","label":"greeter"}`}}}
+	})
+	n := serve(t, t.TempDir(), model.env()...)
+	tg := faketelegram.New(t, botToken)
+	n.addTelegram(t, tg, map[string]any{"tasks": true})
+	n.pair(t, tg, ann, "operator", "ann")
+	n.pair(t, tg, bob, "agent", "bob")
+	t.Cleanup(func() {
+		for _, m := range tg.Sent() {
+			t.Logf("%d %q", m.Chat, m.Text)
+		}
+	})
+	tg.Write(bob, bob, "delegate this")
+	prompt := awaitText(t, tg, ann, "Approval ")
+	tg.Press(ann, ann, prompt.ID, "once")
+	for _, one := range []struct {
+		chat int64
+		text string
+	}{{ann, "greeter: The task has started."}, {bob, "greeter: It is begun."}, {ann, "greeter: It is begun."}} {
+		awaitText(t, tg, one.chat, one.text)
+	}
+	for _, m := range tg.Sent() {
+		if m.Chat == bob && strings.Contains(m.Text, "has started") {
+			t.Errorf("the owner: got %q, want the result only", m.Text)
+		}
+	}
+}
+
 // TestTheSecondFactorIsTheCodeOnTheTerminal requires the code for "always", counts wrong ones, and
 // keeps the bot's token out of all that can be read.
 func TestTheSecondFactorIsTheCodeOnTheTerminal(t *testing.T) {

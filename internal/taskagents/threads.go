@@ -36,6 +36,7 @@ type taskThreads struct {
 	scratch     *workspace.ScratchKeeper
 	logger      *slog.Logger
 	feed        *bus.Bus // carries the coordinator's events
+	publish     func(event string, data any)
 	follower    *threadTasks
 	parent      *parentBridge
 	closed      atomic.Bool
@@ -50,7 +51,9 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	if err != nil {
 		return err
 	}
-	c := &taskThreads{feed: bus.New(bus.Config{}), parent: s.openParent(), scratch: s.folders.scratch, logger: s.logger}
+	c := &taskThreads{
+		feed: bus.New(bus.Config{}), publish: s.cfg.Publish, parent: s.openParent(), scratch: s.folders.scratch, logger: s.logger,
+	}
 	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.cfg.Gateway, Now: time.Now}); err != nil {
 		return err
 	}
@@ -126,6 +129,17 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	return nil
 }
 
+// started publishes that a thread has begun, with its first session.
+func (c *taskThreads) started(ctx context.Context, thread string) {
+	d, err := c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions}})
+	if err != nil || len(d.Sessions) != 1 {
+		return // a notice only
+	}
+	c.publish("agent.task_started", map[string]any{
+		"id": thread, "thread_id": thread, "owner": d.AgentID, "title": d.Title, "text": "The task has started.",
+	})
+}
+
 // collect releases the scratch folders of each thread that ends and puts its work on its result
 // branch, until ctx or events ends. If an event is missed, the review of the thread collects too.
 func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Event) {
@@ -134,6 +148,9 @@ func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Eve
 		case e, ok := <-events:
 			if !ok {
 				return
+			}
+			if e.Type == "task_registered" {
+				c.started(ctx, e.ThreadID)
 			}
 			if e.Type != "swarm_complete" {
 				continue
@@ -324,7 +341,10 @@ func (t taskChat) Say(ctx context.Context, th row.Thread, session, text string) 
 	if session != "" {
 		t.c.follower.ask(th.ID, session, text)
 	}
-	t.s.cfg.Publish("agent.message", map[string]any{"thread_id": th.ID, "session_id": session, "room_id": th.RoomID, "text": text})
+	t.s.cfg.Publish("agent.message", map[string]any{
+		"id": row.NewID("msg"), "thread_id": th.ID, "session_id": session, "room_id": th.RoomID, "owner": th.AgentID, "title": th.Title,
+		"text": text,
+	})
 	return t.c.registry.Record(ctx, row.Event{ThreadID: th.ID, SessionID: session, EventType: "message", Summary: text})
 }
 

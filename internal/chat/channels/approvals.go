@@ -29,8 +29,9 @@ const (
 	maxOpen  = 10 // approvals that /approve lists
 )
 
-// followApprovals shows pending approvals to operators, and their decisions, until ctx ends.
-func (h *Hub) followApprovals(ctx context.Context) {
+// follow shows pending approvals to operators, and their decisions, and messages about tasks, until
+// ctx ends.
+func (h *Hub) follow(ctx context.Context) {
 	after := h.cfg.Bus.Latest()
 	h.promptAll(ctx)
 	for ev, err := range h.cfg.Bus.Subscribe(ctx, after) {
@@ -41,6 +42,8 @@ func (h *Hub) followApprovals(ctx context.Context) {
 		switch ev.Type {
 		case bus.Resync:
 			h.promptAll(ctx)
+		case "agent.message", "agent.task_started":
+			h.notify(ctx, ev.Data, ev.Type == "agent.message")
 		case policy.EventApprovalAsked, policy.EventApprovalDecided, policy.EventApprovalExpired:
 			if json.Unmarshal(ev.Data, &about) != nil || about.Approval == "" {
 				continue
@@ -50,6 +53,41 @@ func (h *Hub) followApprovals(ctx context.Context) {
 			} else if a, err := h.cfg.Policy.Approval(ctx, about.Approval); err == nil {
 				h.prompt(ctx, a)
 			}
+		}
+	}
+}
+
+// notify sends a message about the work of task agents to the paired person who owns it, if owner is
+// set, and to the operators of accounts that show all tasks. It goes to conversations with one
+// person only: the one that the task came from may be named by anyone.
+func (h *Hub) notify(ctx context.Context, data []byte, owner bool) {
+	var m struct {
+		ID, Owner, Title, Text string
+		Room                   string `json:"room_id"`
+	}
+	people, err := h.cfg.Store.People(ctx, Ref{})
+	if err != nil || json.Unmarshal(data, &m) != nil || m.ID == "" {
+		return
+	}
+	own := -1
+	for i, p := range people {
+		if p.Principal == m.Owner && h.connection(p.Ref) != nil && (own < 0 || p.Conversation == m.Room) {
+			own = i
+		}
+	}
+	for i, p := range people {
+		c := h.connection(p.Ref)
+		if c == nil || !(owner && i == own) && !(c.account.Tasks && p.Role == capability.RoleOperator) {
+			continue
+		}
+		if _, ok := h.cfg.Policy.Find(p.Principal); !ok {
+			continue
+		}
+		err := h.queue(ctx, p.Ref, Op{
+			Verb: VerbSend, Key: "task " + m.ID + " " + p.User, Conversation: p.Conversation, Text: text.Line(m.Title, 120) + ": " + m.Text,
+		}, "")
+		if err != nil {
+			h.cfg.Logger.Warn("a message about a task is not sent", "channel", p.String(), "err", err)
 		}
 	}
 }
@@ -89,7 +127,7 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 		if _, ok := h.cfg.Policy.Find(p.Principal); !ok {
 			continue
 		}
-		said, file := approvalMessage(a, input)
+		said, file := approvalMessage(a, input, c.kind.command("approve"), c.kind.NoButtons)
 		op := Op{Verb: VerbSend, Conversation: p.Conversation}
 		list := buttons(a)
 		if file != nil && len(file.Data) > min(maxAttached, c.kind.MaxFile) {
@@ -100,6 +138,9 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 				h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
 				continue
 			}
+		}
+		if c.kind.NoButtons && !a.Waits() {
+			said, list = said+"\n"+decideLine(a.ID, c.kind.command("approve"), list), nil
 		}
 		op.Key, op.File, op.Text, op.Buttons = promptKey(a.ID, p.User), nil, said, list
 		if err := h.queue(ctx, p.Ref, op, a.ID); err != nil {
@@ -131,13 +172,14 @@ func (h *Hub) shownWhole(ctx context.Context, p Person, a policy.Approval) bool 
 		}
 		return last
 	}
-	_, file := approvalMessage(a, input)
+	_, file := approvalMessage(a, input, "", false)
 	return err == nil && arrived(promptKey(a.ID, p.User)) && (file == nil || arrived(inputKey(a.ID, p.User)))
 }
 
 // approvalMessage returns the text that shows an approval. A long input is a file, of which the text
-// has the size, digest and members; an input that is not JSON is left out.
-func approvalMessage(a policy.Approval, input []byte) (message string, file *File) {
+// has the size, digest and members; an input that is not JSON is left out. approve is the
+// command, which is named if the service lacks buttons (typed).
+func approvalMessage(a policy.Approval, input []byte, approve string, typed bool) (message string, file *File) {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -170,8 +212,8 @@ func approvalMessage(a policy.Approval, input []byte) (message string, file *Fil
 	for _, ch := range a.Shown.Choices {
 		fmt.Fprintf(&b, "%d. %s %s\n", ch.N, text.Visible(ch.Label), text.Visible(ch.Description))
 	}
-	if a.Waits() && len(a.Shown.Choices) == 0 {
-		fmt.Fprintf(&b, "Answer with: /approve %s TEXT\n", a.ID)
+	if a.Waits() && (len(a.Shown.Choices) == 0 || typed) {
+		fmt.Fprintf(&b, "Answer with: %s %s TEXT\n", approve, a.ID)
 	}
 	var whole bytes.Buffer
 	if len(input) == 0 || json.Indent(&whole, input, "", " ") != nil {
@@ -206,6 +248,15 @@ func buttons(a policy.Approval) (list []Button) {
 		list = append(list, Button{"This session", string(policy.DecideSession)})
 	}
 	return append(list, Button{"Deny", string(policy.DecideDeny)})
+}
+
+// decideLine returns the line that names the decisions which buttons would offer.
+func decideLine(id, approve string, list []Button) string {
+	names := make([]string, len(list))
+	for i, b := range list {
+		names[i] = b.Data
+	}
+	return fmt.Sprintf("Answer with: %s %s %s", approve, id, strings.Join(names, " | "))
 }
 
 // settle shows the decision of an approval in the messages about it. A pending one stays as it is.
@@ -281,7 +332,7 @@ func (h *Hub) pressed(ctx context.Context, c *connection, r Received, p Person, 
 // that waits, all behind the id is its answer.
 func (h *Hub) approve(ctx context.Context, c *connection, p Person, who capability.Principal, args []string) string {
 	if len(args) < 2 {
-		return h.waiting(ctx, p)
+		return h.waiting(ctx, c, p)
 	}
 	a, err := h.cfg.Policy.Approval(ctx, args[0])
 	reply, code := policy.Reply{Decision: policy.Decision(strings.ToLower(args[1]))}, ""
@@ -297,7 +348,7 @@ func (h *Hub) approve(ctx context.Context, c *connection, p Person, who capabili
 }
 
 // waiting lists the approvals that wait.
-func (h *Hub) waiting(ctx context.Context, p Person) string {
+func (h *Hub) waiting(ctx context.Context, c *connection, p Person) string {
 	if p.Role != capability.RoleOperator {
 		return "Only operators decide approvals."
 	}
@@ -308,7 +359,7 @@ func (h *Hub) waiting(ctx context.Context, p Person) string {
 	said := "Nothing waits for an approval."
 	for i, a := range list {
 		if i == 0 {
-			said = "/approve ID once, timed, session, always or deny decides:"
+			said = c.kind.command("approve") + " ID once, timed, session, always or deny decides:"
 		}
 		said += "\n" + a.ID + "  " + text.Line(text.Visible(a.Summary), 120)
 	}
@@ -332,7 +383,12 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 		h.settle(ctx, id)
 		return "This is over: " + outcome(a), false
 	}
-	if reply.Decision != policy.DecideDeny && !h.shownWhole(ctx, p, a) {
+	shown := reply.Decision == policy.DecideDeny || h.shownWhole(ctx, p, a)
+	if !shown { // a decision may be faster than the record of the message
+		c.flushed(ctx, p.Conversation)
+		shown = h.shownWhole(ctx, p, a)
+	}
+	if !shown {
 		return "Its input is not shown here whole. Decide in the console, or see it with: junctor approvals show " + id, false
 	}
 	if h.needsCode(a, reply) && c.account.Verify != "off" {
@@ -343,7 +399,7 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 		if err := h.verified(who.ID, what, code); err != nil {
 			e := capability.AsError(err)
 			h.record(ctx, audit.ChannelRefused, p.Ref, p.User, e, audit.Attr{Key: "approval", Value: id})
-			return fmt.Sprintf("%s. Then send: /approve %s %s CODE", e.Message, id, reply.Decision), false
+			return fmt.Sprintf("%s. Then send: %s %s %s CODE", e.Message, c.kind.command("approve"), id, reply.Decision), false
 		}
 	}
 	if a, _, err = h.cfg.Policy.Reply(ctx, who, id, reply); err != nil {

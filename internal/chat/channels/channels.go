@@ -10,6 +10,7 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"time"
@@ -27,20 +28,31 @@ type Kind struct {
 	Label   string
 	Blurb   string              // how it is set up, in one sentence
 	Actions []capability.Action // of message.*
-	// Once is set if the service recognises a repeated send by its key.
-	Once    bool
+	// OnceTTL is how long the service recognises a repeated send by its key; 0: it does not.
+	OnceTTL time.Duration
 	MaxText int // UTF-16 units of one message; longer texts are split
 	MaxFile int // bytes of a file that is sent
+	// Escapes is set if a text that is to be shown letter by letter may need twice its length.
+	Escapes bool
 	// Rate bounds all messages of an account; Pause is the shortest time between two messages of one
 	// conversation, and GroupPause in a group.
 	Rate              rate.Limit
 	Pause, GroupPause time.Duration
 	NeedsURL          bool // an account does not work without one
+	// Slash replaces / in front of commands if the service's own program keeps such messages; or "".
+	Slash string
+	// NoButtons is set if messages have no buttons: approvals are decided with a command then.
+	NoButtons bool
+	// Direct is set if the conversation with one person has an id of its own, which VerbOpen returns.
+	Direct bool
 	// Group reports whether a conversation has several people.
 	Group func(conversation string) bool
 	// Open returns the channel of an account. It does not connect.
 	Open func(Settings) (Channel, error)
 }
+
+// command returns a command of a channel as people write it.
+func (k *Kind) command(name string) string { return cmp.Or(k.Slash, "/") + name }
 
 // Settings are what a channel is opened with.
 type Settings struct {
@@ -93,11 +105,12 @@ func (r Ref) Key() capability.ProviderKey {
 // Account is the stored record of an account.
 type Account struct {
 	Ref
-	Gateway string    `json:"gateway"` // the server that runs it
-	Secret  string    `json:"secret"`  // name of the secret with its token
-	URL     string    `json:"url"`     // of a service that is not the public one, or of a receiver
-	Greet   bool      `json:"greet"`   // unknown senders get one line
-	Verify  string    `json:"verify"`  // off: buttons decide what otherwise needs a code, too
+	Gateway string    `json:"gateway"`         // the server that runs it
+	Secret  string    `json:"secret"`          // name of the secret with its token
+	URL     string    `json:"url"`             // of a service that is not the public one, or of a receiver
+	Greet   bool      `json:"greet"`           // unknown senders get one line
+	Verify  string    `json:"verify"`          // off: buttons decide what otherwise needs a code, too
+	Tasks   bool      `json:"tasks,omitempty"` // operators get messages about the tasks of all
 	Added   time.Time `json:"added"`
 	Cursor  string    `json:"-"`
 }
@@ -161,7 +174,8 @@ const (
 	VerbReact  Verb = "react"
 	VerbPin    Verb = "pin"
 	VerbUnpin  Verb = "unpin"
-	VerbAck    Verb = "ack" // acknowledges a press
+	VerbAck    Verb = "ack"  // acknowledges a press
+	VerbOpen   Verb = "open" // returns the id of the conversation with the user that Conversation names
 )
 
 // Button is a button below a message.
@@ -178,6 +192,8 @@ type Op struct {
 	Buttons      []Button `json:",omitzero"`
 	File         *File    `json:",omitzero"`
 	Emoji        string   `json:",omitzero"`
+	Remove       bool     `json:",omitzero"` // the reaction
+	Markdown     bool     `json:",omitzero"` // otherwise the text is shown letter by letter
 	Silent       bool     `json:",omitzero"`
 	Press        string   `json:",omitzero"`
 	More         bool     `json:",omitzero"` // the text goes on in the next message

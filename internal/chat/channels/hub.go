@@ -162,7 +162,7 @@ func (h *Hub) Run(ctx context.Context) {
 		h.start(c)
 	}
 	h.mu.Unlock()
-	h.work.Go(func() { h.followApprovals(ctx) })
+	h.work.Go(func() { h.follow(ctx) })
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for done := false; !done; {

@@ -94,6 +94,7 @@ type rig struct {
 	tg     *faketelegram.Server
 	cfg    channels.Config
 	now    atomic.Int64 // an offset
+	secret string       // of all accounts
 	stop   func()
 }
 
@@ -109,7 +110,10 @@ func must(t testing.TB, what string, err error) {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, chat: &recorder{keys: map[string]bool{}, texts: map[string][]string{}}, codes: &codes{}, tg: faketelegram.New(t, token)}
+	r := &rig{
+		t: t, chat: &recorder{keys: map[string]bool{}, texts: map[string][]string{}}, codes: &codes{},
+		tg: faketelegram.New(t, token), secret: token,
+	}
 	var err error
 	r.db, err = store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
 	must(t, "open the store", err)
@@ -139,7 +143,7 @@ func newRig(t testing.TB) *rig {
 			if name == "none" {
 				return secret.Value{}, fmt.Errorf("no secret %s", name)
 			}
-			return secret.New(token), nil
+			return secret.New(r.secret), nil
 		},
 		Tasks: func(context.Context, tasks.Query) (tasks.Page, error) { return tasks.Page{}, nil },
 		Artifact: func(context.Context, capability.Principal, string, int) (channels.File, error) {
@@ -247,6 +251,24 @@ func (r *rig) refusals() (reasons []string) {
 	}
 	slices.Sort(reasons)
 	return reasons
+}
+
+// ask opens an approval.
+func (r *rig) ask(name string, effect capability.Effect, input string, edits ...func(*policy.Approval)) policy.Approval {
+	r.t.Helper()
+	now := r.cfg.Now().UTC()
+	a := policy.Approval{
+		ID: policy.NewApprovalID(now), Kind: policy.KindCall, Module: "m", Effect: effect, Summary: name, Channel: policy.ChannelOperator,
+		State: policy.ApprovalPending, Asked: now, Expires: now.Add(time.Hour), Input: []byte(input),
+		Binding: policy.Binding{Principal: "agent:x", Capability: capability.ID("m/" + name + "#x@y"), ContentHash: "c", InputDigest: name},
+	}
+	for _, edit := range edits {
+		edit(&a)
+	}
+	_, _, err := r.db.AskApproval(r.t.Context(), a, 100)
+	must(r.t, "ask", err)
+	r.cfg.Publish(policy.EventApprovalAsked, map[string]string{"approval": a.ID})
+	return a
 }
 
 // TestEachMessageIsHandledOnceAndInOrder sends messages of many chats through lost connections, rate
@@ -517,22 +539,7 @@ func TestDecisionsByMessage(t *testing.T) {
 	r.add(nil)
 	r.pair(1, capability.RoleOperator)
 	r.pair(2, capability.RoleAgent)
-	ask := func(name string, effect capability.Effect, input string, edits ...func(*policy.Approval)) policy.Approval {
-		t.Helper()
-		now := r.cfg.Now().UTC()
-		a := policy.Approval{
-			ID: policy.NewApprovalID(now), Kind: policy.KindCall, Module: "m", Effect: effect, Summary: name, Channel: policy.ChannelOperator,
-			State: policy.ApprovalPending, Asked: now, Expires: now.Add(time.Hour), Input: []byte(input),
-			Binding: policy.Binding{Principal: "agent:x", Capability: capability.ID("m/" + name + "#x@y"), ContentHash: "c", InputDigest: name},
-		}
-		for _, edit := range edits {
-			edit(&a)
-		}
-		_, _, err := r.db.AskApproval(t.Context(), a, 100)
-		must(t, "ask", err)
-		r.cfg.Publish(policy.EventApprovalAsked, map[string]string{"approval": a.ID})
-		return a
-	}
+	ask := r.ask
 	shown := func(id string) (m faketelegram.Message) {
 		t.Helper()
 		r.eventually("the approval is shown", func() bool {

@@ -35,6 +35,9 @@ const (
 func (c *connection) receive(ctx context.Context, cursor string, list []Update) error {
 	for i := range list {
 		list[i].Text = text.ValidBytes(list[i].Text, maxText)
+		if rest, ok := strings.CutPrefix(list[i].Text, c.kind.Slash); ok && c.kind.Slash != "" {
+			list[i].Text = "/" + rest
+		}
 		list[i].UserName = text.CutBytes(text.Visible(list[i].UserName), 128)
 	}
 	fresh, err := c.hub.cfg.Store.Receive(ctx, c.account.Ref, cursor, list, c.hub.cfg.Now())
@@ -143,7 +146,7 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 	if word == "/pair" && !group && u.Kind == Wrote {
 		return c.hub.pair(ctx, c, r, args)
 	}
-	person, who, err := c.hub.sender(ctx, c.account.Ref, u.User)
+	person, who, err := c.sender(ctx, u.User)
 	if err != nil {
 		if capability.CodeOf(err) != capability.CodeDenied {
 			return err
@@ -162,7 +165,7 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 	case "/tasks":
 		return c.answer(ctx, r, c.hub.tasksOf(ctx, who))
 	case "/start":
-		return c.answer(ctx, r, "You are "+who.ID+" here. Write to the agent, or /help for the commands.")
+		return c.answer(ctx, r, "You are "+who.ID+" here. Write to the agent, or "+c.kind.command("help")+" for the commands.")
 	}
 	said, err := c.words(ctx, r)
 	if err != nil || said == "" {
@@ -243,7 +246,7 @@ func (c *connection) answer(ctx context.Context, r Received, said string) error 
 // Replied sends the reply of a run that began in a channel, once.
 func (h *Hub) Replied(ctx context.Context, route capability.Route, run, said string) error {
 	return h.queue(ctx, Ref{route.Kind, route.Account}, Op{
-		Verb: VerbSend, Key: "reply " + run, Conversation: route.Conversation, Thread: route.Thread, Text: said,
+		Verb: VerbSend, Key: "reply " + run, Conversation: route.Conversation, Thread: route.Thread, Text: said, Markdown: true,
 	}, "")
 }
 
@@ -257,11 +260,12 @@ func (h *Hub) Waits(ctx context.Context, route capability.Route, run string, app
 }
 
 // sender returns a paired person and its principal. The error is denied for all others.
-func (h *Hub) sender(ctx context.Context, r Ref, user string) (Person, capability.Principal, error) {
+func (c *connection) sender(ctx context.Context, user string) (Person, capability.Principal, error) {
+	h, r := c.hub, c.account.Ref
 	p, err := h.cfg.Store.Person(ctx, r, user)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return p, capability.Principal{}, refusal(reasonUnpaired, "this account talks to paired people only. An operator makes a code with: junctor channels pair "+
-			r.String()+"; then send /pair CODE")
+			r.String()+"; then send "+c.kind.command("pair")+" CODE")
 	}
 	if err != nil {
 		return p, capability.Principal{}, err

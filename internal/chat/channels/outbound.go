@@ -17,6 +17,8 @@ const (
 	flushTimeout = 5 * time.Second
 	// limitTimeout is the longest rate limit that a call waits for.
 	limitTimeout = 30 * time.Second
+	// maxOutcome is the length that is left free in the message about an approval.
+	maxOutcome = 300
 	// maxPaced bounds the conversations whose last message is remembered.
 	maxPaced = 10_000
 )
@@ -30,8 +32,15 @@ func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 		return NotFound(r)
 	}
 	pieces := []string{op.Text}
+	limit := c.kind.MaxText
+	if c.kind.Escapes && !op.Markdown {
+		limit /= 2
+	}
+	if about != "" {
+		limit -= maxOutcome
+	}
 	if op.Verb == VerbSend && op.Text != "" {
-		pieces = Split(op.Text, c.kind.MaxText)
+		pieces = Split(op.Text, limit)
 	}
 	for i, piece := range pieces {
 		one := op
@@ -88,7 +97,7 @@ func (c *connection) flushed(ctx context.Context, conversation string) {
 
 // leave sends a stored message, as often as its service did not take it, until ctx ends.
 func (c *connection) leave(ctx context.Context, s Send) {
-	if s.State == SendBegun && !c.kind.Once && s.Op.Verb == VerbSend { // by a process that ended
+	if s.State == SendBegun && !c.repeatable(&s) { // by a process that ended
 		s.State, s.Error = SendUnknown, DeliveryUnknown(nil)
 		c.end(ctx, s)
 		return
@@ -123,6 +132,11 @@ func (c *connection) leave(ctx context.Context, s Send) {
 	}
 }
 
+// repeatable reports whether an operation may be repeated although it may have been carried out.
+func (c *connection) repeatable(s *Send) bool {
+	return s.Op.Verb != VerbSend || c.hub.cfg.Now().Sub(s.Created) < c.kind.OnceTTL
+}
+
 // judge sets the state of a send after an attempt. It returns the pause after which it may be
 // repeated, or less than 0 if it must not be.
 func (c *connection) judge(ctx context.Context, s *Send, id string, err error) (again time.Duration) {
@@ -141,7 +155,7 @@ func (c *connection) judge(ctx context.Context, s *Send, id string, err error) (
 		s.State = SendPending
 		return e.RetryAfter
 	case e.Reason == ReasonDeliveryUnknown || ctx.Err() != nil:
-		if c.kind.Once || s.Op.Verb != VerbSend { // the others may be repeated
+		if c.repeatable(s) {
 			return 0
 		}
 		s.State, s.Error = SendUnknown, DeliveryUnknown(err)

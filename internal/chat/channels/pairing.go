@@ -38,6 +38,7 @@ func checkURL(s string) error {
 // Pairing is an open code, or a person who was paired without one.
 type Pairing struct {
 	Code    string    `json:"code,omitempty"`
+	Send    string    `json:"send,omitempty"` // the line that the person sends
 	Expires time.Time `json:"expires,omitzero"`
 	Person  *Person   `json:"person,omitempty"`
 }
@@ -56,10 +57,20 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 	case name != "" && !principalName.MatchString(name):
 		return Pairing{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"the name must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit")
-	case h.connection(r) == nil:
+	}
+	c := h.connection(r)
+	if c == nil {
 		return Pairing{}, NotFound(r)
-	case user != "":
-		p, err := h.admitPerson(ctx, by, Code{Ref: r, Role: role, Principal: name}, Update{User: user, Conversation: user})
+	}
+	if user != "" {
+		conversation := user
+		if c.kind.Direct {
+			var err error
+			if conversation, err = c.channel.Do(ctx, Op{Verb: VerbOpen, Conversation: user}); err != nil {
+				return Pairing{}, err
+			}
+		}
+		p, err := h.admitPerson(ctx, by, Code{Ref: r, Role: role, Principal: name}, Update{User: user, Conversation: conversation})
 		return Pairing{Person: &p}, err
 	}
 	raw := make([]byte, codeLength)
@@ -73,7 +84,7 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 		return Pairing{}, err
 	}
 	h.record(ctx, audit.ChannelPairing, r, by.ID, nil, audit.Attr{Key: "role", Value: string(role)})
-	return Pairing{Code: string(raw), Expires: code.Expires}, nil
+	return Pairing{Code: string(raw), Send: c.kind.command("pair " + string(raw)), Expires: code.Expires}, nil
 }
 
 func codeHash(code string) string { return secret.Hash(strings.ToUpper(strings.TrimSpace(code))) }

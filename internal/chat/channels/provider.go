@@ -87,7 +87,10 @@ func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Res
 	if !slices.Contains(p.c.kind.Actions, c.Action) {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
 	}
-	op := Op{Key: "call " + c.Invocation, Text: in.text("text"), Silent: in.is("silent"), Emoji: in.text("emoji")}
+	op := Op{
+		Key: "call " + c.Invocation, Text: in.text("text"), Markdown: true, Silent: in.is("silent"), Emoji: in.text("emoji"),
+		Remove: in.is("remove"),
+	}
 	if c.Key != "" {
 		op.Key = "key " + c.Principal.ID + " " + c.Key
 	}
@@ -128,9 +131,6 @@ func (c *connection) aim(op *Op, k capability.Call, in input) (Verb, error) {
 	verb := verbs[k.Action]
 	if in.text("op") == "unpin" {
 		verb = VerbUnpin
-	}
-	if in.is("remove") {
-		op.Emoji = ""
 	}
 	ref := in.text("messageRef")
 	switch k.Action {

@@ -73,10 +73,10 @@ func TestHouse(t *testing.T) {
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
 		// The two bounds include the web console, the agent loop, channels and OpenAPI.
-		{"lines of product code", product, 210_117},
+		{"lines of product code", product, 211_950},
 		{"packages without testkit", len(list) - support, 190},
 		{"entries of internal/", len(entries), 17},
-		{"packages below 400 lines with one importer", len(single), 11},
+		{"packages below 400 lines with one importer", len(single), 13},
 		{"lines of internal/server", server, 2_400},
 		{"fields of Server", fields, 24},
 		{"methods of Server", methods, 37},

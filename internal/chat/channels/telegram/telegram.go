@@ -9,13 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-telegram/bot"
@@ -30,8 +27,7 @@ const (
 	publicURL   = "https://api.telegram.org"
 	pollTimeout = 25 * time.Second // that the service holds a poll
 	callTimeout = 30 * time.Second
-	pollLimit   = 100      // updates of one poll
-	maxAnswer   = 16 << 20 // bytes of an answer
+	pollLimit   = 100 // updates of one poll
 )
 
 // Kind describes the service.
@@ -47,10 +43,7 @@ func Kind() channels.Kind {
 				s.Account.URL = publicURL
 			}
 			s.Account.URL = strings.TrimSuffix(s.Account.URL, "/")
-			return &channel{settings: s, client: client{http.Client{
-				Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			}}}, nil
+			return &channel{settings: s, client: channels.NewClient()}, nil
 		},
 	}
 }
@@ -65,33 +58,7 @@ func positive(conversation string) bool {
 // channel is one bot.
 type channel struct {
 	settings channels.Settings
-	client   client
-}
-
-// errNotSent is the error of a request of which nothing was written.
-var errNotSent = errors.New("the service cannot be reached")
-
-// client makes requests. Its errors contain no URL.
-type client struct{ http http.Client }
-
-// Do implements [bot.HttpClient].
-func (c *client) Do(req *http.Request) (*http.Response, error) {
-	var wrote atomic.Bool
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
-	res, err := c.http.Do(req.WithContext(ctx))
-	switch {
-	case err == nil:
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(res.Body, maxAnswer), res.Body}
-		return res, nil
-	case !wrote.Load():
-		return nil, errNotSent
-	case req.Context().Err() != nil:
-		return nil, req.Context().Err()
-	}
-	return nil, errors.New("the connection ended before the answer")
+	client   *channels.Client
 }
 
 // open returns the library's bot with the current token.
@@ -102,7 +69,7 @@ func (c *channel) open() (*bot.Bot, secret.Value, error) {
 			"the token of "+c.settings.Account.String()+" is not stored", err)
 	}
 	b, err := bot.New(token.Reveal(), bot.WithSkipGetMe(), bot.WithServerURL(c.settings.Account.URL),
-		bot.WithHTTPClient(callTimeout, &c.client), bot.WithErrorsHandler(func(error) {}))
+		bot.WithHTTPClient(callTimeout, c.client), bot.WithErrorsHandler(func(error) {}))
 	if err != nil {
 		return nil, token, capability.Errorf(capability.CodeUnauthenticated, "telegram", "the token of %s cannot be used", c.settings.Account.Ref)
 	}
@@ -118,7 +85,7 @@ func (c *channel) explain(err error, token secret.Value) error {
 		e := capability.Errorf(capability.CodeOverloaded, "telegram", "Telegram takes no more messages now")
 		e.RetryAfter = time.Duration(max(1, limited.RetryAfter)) * time.Second
 		return e
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, channels.ErrNotSent):
 		return capability.Errorf(capability.CodeUnavailable, "telegram", "Telegram cannot be reached")
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
 		return capability.Errorf(capability.CodeUnauthenticated, "telegram", "Telegram refuses the token of %s", c.settings.Account.Ref).
@@ -417,7 +384,7 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 		_, err = b.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: chat, MessageID: message})
 	case channels.VerbReact:
 		params := &bot.SetMessageReactionParams{ChatID: chat, MessageID: message}
-		if op.Emoji != "" {
+		if !op.Remove {
 			params.Reaction = []models.ReactionType{{
 				Type: models.ReactionTypeTypeEmoji, ReactionTypeEmoji: &models.ReactionTypeEmoji{Type: models.ReactionTypeTypeEmoji, Emoji: op.Emoji},
 			}}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -38,7 +39,7 @@ func Kind() channels.Kind {
 		Name: "webhook", Label: "Webhook",
 		Blurb:   "Any program: signed JSON to a URL of yours, and signed JSON from it.",
 		Actions: []capability.Action{"message.send", "message.reply", "message.edit", "message.delete"},
-		Once:    true, MaxText: 60_000, MaxFile: 1 << 20, Rate: 20, NeedsURL: true,
+		OnceTTL: math.MaxInt64, MaxText: 60_000, MaxFile: 1 << 20, Rate: 20, NeedsURL: true,
 		Group: func(string) bool { return false },
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			return &channel{settings: s, http: http.DefaultTransport, now: time.Now}, nil

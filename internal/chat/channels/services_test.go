@@ -1,0 +1,339 @@
+package channels_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/channels"
+	"github.com/junctor-run/junctor/internal/chat/channels/discord"
+	"github.com/junctor-run/junctor/internal/chat/channels/matrix"
+	"github.com/junctor-run/junctor/internal/chat/channels/slack"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/testkit/fakechat"
+)
+
+// service is an account of a service, run by a rig.
+type service struct {
+	*rig
+	fakechat.Service
+	ref  channels.Ref
+	kind channels.Kind
+}
+
+// eachService runs a test with every service of the package fakechat.
+func eachService(t *testing.T, test func(s *service)) {
+	for name, open := range map[string]func() (fakechat.Service, channels.Kind){
+		"discord": func() (fakechat.Service, channels.Kind) { return fakechat.NewDiscord(t), discord.Kind() },
+		"matrix":  func() (fakechat.Service, channels.Kind) { return fakechat.NewMatrix(t), matrix.Kind() },
+		"slack":   func() (fakechat.Service, channels.Kind) { return fakechat.NewSlack(t), slack.Kind() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			fake, kind := open()
+			kind.Pause, kind.GroupPause, kind.Rate = 0, 0, rate.Inf
+			s := &service{rig: r, Service: fake, kind: kind, ref: channels.Ref{Kind: name, Account: "work"}}
+			r.stop()
+			r.secret = fake.Secret()
+			r.cfg.Kinds = append(r.cfg.Kinds, kind)
+			r.start()
+			_, err := r.Add(t.Context(), admin, channels.Account{Ref: s.ref, Secret: "bot", URL: fake.URL()})
+			must(t, "add", err)
+			s.state(capability.StateReady)
+			test(s)
+		})
+	}
+}
+
+func (s *service) state(want capability.State) {
+	s.t.Helper()
+	s.eventually("the account is "+string(want), func() bool {
+		got, err := s.Get(s.t.Context(), s.ref)
+		return err == nil && got.State.State == want
+	})
+}
+
+// pairs pairs a user with a code that the user sends.
+func (s *service) pairs(user string, role capability.Role) {
+	s.t.Helper()
+	got, err := s.Pair(s.t.Context(), admin, s.ref, role, "", "")
+	must(s.t, "pair", err)
+	s.Write(s.Direct(user), user, got.Send)
+	s.eventually("the user is paired", func() bool {
+		st, err := s.Get(s.t.Context(), s.ref)
+		return err == nil && slices.ContainsFunc(st.People, func(p channels.Person) bool { return p.User == s.User(user) })
+	})
+}
+
+// enter makes a conversation with a user in which the account may write.
+func (s *service) enter(user string) {
+	s.t.Helper()
+	if s.Kind() == "matrix" {
+		s.Write(s.Direct(user), user, "hello") // with an invitation
+		s.eventually("the account entered the room", func() bool { return len(s.refusals()) > 0 })
+	}
+}
+
+// sent waits for a message that the account sent.
+func (s *service) sent(what string, is func(fakechat.Message) bool) (m fakechat.Message) {
+	s.t.Helper()
+	s.eventually(what, func() bool {
+		list := s.Sent()
+		i := slices.IndexFunc(list, is)
+		if i >= 0 {
+			m = list[i]
+		}
+		return i >= 0
+	})
+	return m
+}
+
+// call calls an action of the account's provider.
+func (s *service) call(key, action string, input map[string]any) (out map[string]any, err error) {
+	s.t.Helper()
+	raw, err := json.Marshal(input)
+	must(s.t, "encode", err)
+	c := send(key, "", "")
+	c.Action, c.Input = capability.Action(action), raw
+	got, err := s.provider().Invoke(s.t.Context(), c)
+	if err == nil {
+		must(s.t, "decode", json.Unmarshal(got.Value, &out))
+	}
+	return out, err
+}
+
+// TestServicesDeliverOnceAndInOrder writes through interrupted connections and lost sessions.
+func TestServicesDeliverOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	const each = 40
+	eachService(t, func(s *service) {
+		users := []string{"71", "72"}
+		for _, user := range users {
+			s.pairs(user, capability.RoleAgent)
+			s.Write(s.Direct(user), user, "begin") // a message from which a lost session continues
+		}
+		count := func() (n int) {
+			for _, list := range s.chat.all() {
+				n += len(list)
+			}
+			return n
+		}
+		s.Write(s.Group(), "71", s.Mention()+" begin")
+		s.eventually("the conversations began", func() bool { return count() == len(users)+1 })
+		for i := range each {
+			for _, user := range users {
+				s.Write(s.Direct(user), user, fmt.Sprintf("%d <b> & *", i))
+			}
+			s.Write(s.Group(), "71", "not for the account")
+			switch i % 10 {
+			case 3:
+				s.Interrupt()
+			case 7:
+				s.Forget()
+			}
+		}
+		s.Write(s.Group(), "71", s.Mention()+" in the group")
+		want := len(users)*(each+1) + 2
+		s.eventually("all messages are handled", func() bool { return count() >= want })
+		if got := count(); got != want {
+			t.Errorf("%s: got %d messages, want %d", s.Kind(), got, want)
+		}
+		for id, list := range s.chat.all() {
+			if len(list) < each {
+				if !slices.Equal(list, []string{"begin", "in the group"}) {
+					t.Errorf("%s: got %q of the group, want only what was addressed", id, list)
+				}
+				continue
+			}
+			for i, text := range list[1:] {
+				if want := fmt.Sprintf("%d <b> & *", i); text != want {
+					t.Fatalf("%s: got %q as message %d, want %q", id, text, i, want)
+				}
+			}
+		}
+	})
+}
+
+// TestServicesDecideApprovals shows approvals whole and letter by letter, and takes the decision of
+// the person to whom they were sent.
+func TestServicesDecideApprovals(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(s *service) {
+		s.pairs("71", capability.RoleOperator)
+		s.pairs("72", capability.RoleAgent)
+		decide := func(user string, a policy.Approval, m fakechat.Message, decision string) {
+			if s.kind.NoButtons {
+				s.Write(s.Direct(user), user, "!approve "+a.ID+" "+decision)
+			} else {
+				s.Press(m.Conversation, user, m.ID, decision)
+			}
+		}
+		tricky := `||hidden|| **b** [x](https://example.org) <@1> & @everyone :smile: \\_ ` + "`c` > q"
+		input := `{"text":"` + tricky + strings.Repeat("*", 1500) + `"}`
+		a := s.ask("write", capability.EffectWrite, input)
+		m := s.sent("the approval is shown", func(m fakechat.Message) bool {
+			return strings.Contains(m.Text, "Input:") || strings.Contains(m.Text, "Approval "+a.ID)
+		})
+		if m.Conversation != s.Direct("71") {
+			t.Errorf("the approval: got it in %s, want it in %s", m.Conversation, s.Direct("71"))
+		}
+		last := s.sent("the decisions are offered", func(m fakechat.Message) bool {
+			return slices.Contains(m.Buttons, "once") || strings.Contains(m.Text, "Answer with: !approve "+a.ID+" once | timed | deny")
+		})
+		var whole strings.Builder
+		for _, m := range s.Sent() {
+			if m.Conversation == s.Direct("71") {
+				whole.WriteString(m.Text)
+				if m.Markdown {
+					t.Errorf("a message about an approval: got Markdown %q, want a text", m.Text)
+				}
+			}
+		}
+		if text := whole.String(); !strings.Contains(text, tricky) {
+			t.Errorf("the input: got %q, want it to contain %s", text, tricky)
+		}
+		decide("72", a, last, "once")
+		s.eventually("another person's decision is refused", func() bool { return len(s.refusals()) > 0 })
+		if got, _ := s.policy.Approval(t.Context(), a.ID); got.State != policy.ApprovalPending {
+			t.Errorf("after another person's decision: got %s, want pending", got.State)
+		}
+		decide("71", a, last, "once")
+		s.sent("the message shows the decision", func(m fakechat.Message) bool {
+			return m.Edits > 0 && strings.Contains(m.Text, "Approved (once) by operator:"+s.Kind()+".work.") && len(m.Buttons) == 0
+		})
+		if !s.kind.NoButtons {
+			s.eventually("the press is acknowledged", func() bool { return len(s.Acks()) >= 2 })
+		}
+	})
+}
+
+// TestServicesAndLostAnswers requires that a send with a cut answer is delivered once, and reported
+// where the service has no key for it.
+func TestServicesAndLostAnswers(t *testing.T) {
+	t.Parallel()
+	method := map[string]string{"discord": "POST messages", "matrix": "send", "slack": "chat.postMessage"}
+	eachService(t, func(s *service) {
+		s.enter("71")
+		s.Fail(func(m string, n int) fakechat.Fault {
+			if m != method[s.Kind()] {
+				return fakechat.Fault{}
+			}
+			switch n % 5 {
+			case 1:
+				return fakechat.Fault{Cut: true}
+			case 2:
+				return fakechat.Fault{Drop: true}
+			case 3:
+				return fakechat.Fault{Status: 429, RetryAfter: 1}
+			}
+			return fakechat.Fault{}
+		})
+		unknown := 0
+		for i := range 10 {
+			key := "k" + strconv.Itoa(i)
+			input := map[string]any{"to": s.Direct("71"), "text": "message " + key}
+			_, err := s.call(key, "message.send", input)
+			if err != nil {
+				if e := capability.AsError(err); e.Reason != channels.ReasonDeliveryUnknown || s.kind.OnceTTL > 0 {
+					t.Errorf("%s: got %v, want delivery or a service without keys", key, err)
+				}
+				unknown++
+			}
+			_, again := s.call(key, "message.send", input)
+			if (again == nil) != (err == nil) {
+				t.Errorf("%s again: got %v, want as before: %v", key, again, err)
+			}
+		}
+		seen := map[string]int{}
+		for _, m := range s.Sent() {
+			seen[m.Text]++
+		}
+		for text, n := range seen {
+			if n != 1 {
+				t.Errorf("%q: got it %d times, want once", text, n)
+			}
+		}
+		if len(seen)+unknown < 10 || s.kind.OnceTTL > 0 && unknown > 0 || s.kind.OnceTTL == 0 && unknown == 0 {
+			t.Errorf("got %d delivered and %d unknown, want all, and unknown ones only without keys", len(seen), unknown)
+		}
+	})
+}
+
+// TestServicesCarryOutActions edits, deletes, marks and pins messages, and sends files and answers.
+func TestServicesCarryOutActions(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(s *service) {
+		to := s.Direct("71")
+		s.enter("71")
+		out, err := s.call("1", "message.send", map[string]any{"to": to, "text": "first"})
+		must(t, "send", err)
+		ref, _ := out["messageRef"].(string)
+		if want := s.ref.String() + ":" + to + "/"; !strings.HasPrefix(ref, want) {
+			t.Fatalf("messageRef: got %q, want it to begin with %q", ref, want)
+		}
+		first := func() fakechat.Message { return s.Sent()[0] }
+		for i, step := range []struct {
+			action string
+			input  map[string]any
+			ok     func(m fakechat.Message) bool
+		}{
+			{"message.edit", map[string]any{"text": "changed"}, func(m fakechat.Message) bool { return m.Text == "changed" && m.Edits == 1 }},
+			{"message.react", map[string]any{"emoji": "👍"}, func(m fakechat.Message) bool { return len(m.Reactions) == 1 }},
+			{"message.react", map[string]any{"emoji": "👍", "remove": true}, func(m fakechat.Message) bool { return len(m.Reactions) == 0 }},
+			{"message.pin", map[string]any{"op": "pin"}, func(m fakechat.Message) bool { return m.Pinned }},
+			{"message.pin", map[string]any{"op": "unpin"}, func(m fakechat.Message) bool { return !m.Pinned }},
+			{"message.delete", nil, func(m fakechat.Message) bool { return m.Deleted }},
+		} {
+			input := map[string]any{"messageRef": ref}
+			for k, v := range step.input {
+				input[k] = v
+			}
+			_, err := s.call(fmt.Sprint("step", i), step.action, input)
+			if m := first(); err != nil || !step.ok(m) {
+				t.Errorf("%s %v: got %+v, %v, want it carried out", step.action, step.input, m, err)
+			}
+		}
+		out, err = s.call("2", "message.send", map[string]any{"to": to, "text": "with a file", "media": []string{"run_1/a.txt"}})
+		must(t, "send a file", err)
+		file := s.sent("the file", func(m fakechat.Message) bool { return m.File != "" })
+		if file.File != "a.txt" || file.Data != "hi" || file.Conversation != to {
+			t.Errorf("the file: got %+v, want a.txt with hi", file)
+		}
+		ref, _ = out["messageRef"].(string)
+		c := send("3", "", "")
+		c.Action, c.Input = "message.reply", json.RawMessage(`{"text":"an answer","toMessage":"`+ref+`"}`)
+		c.Context = &capability.Context{Route: &capability.Route{Kind: s.ref.Kind, Account: s.ref.Account, Conversation: to}}
+		_, err = s.provider().Invoke(t.Context(), c)
+		must(t, "reply", err)
+		answer := s.sent("the answer", func(m fakechat.Message) bool { return m.Text == "an answer" })
+		if want := ref[strings.LastIndexByte(ref, '/')+1:]; answer.Answers != want {
+			t.Errorf("the answer: got it to %q, want to %q", answer.Answers, want)
+		}
+	})
+}
+
+// TestServicesAndRevokedTokens requires that a refused token is reported without being shown.
+func TestServicesAndRevokedTokens(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(s *service) {
+		s.Revoke()
+		s.state(capability.StateUnauthorized)
+		got, err := s.Get(t.Context(), s.ref)
+		must(t, "get", err)
+		for _, part := range strings.Fields(s.Secret()) {
+			if strings.Contains(got.State.Reason, part) {
+				t.Errorf("the reason: got %q, want it without the token", got.State.Reason)
+			}
+		}
+		if _, err := s.call("1", "message.send", map[string]any{"to": s.Direct("71"), "text": "x"}); capability.CodeOf(err) != capability.CodeUnavailable {
+			t.Errorf("a send: got %v, want unavailable", err)
+		}
+	})
+}
