@@ -1,13 +1,17 @@
 package chat
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/chat/channels"
 	"github.com/junctor-run/junctor/internal/chat/channels/channelsql"
@@ -33,7 +37,7 @@ func (s *Service) openChannels(ctx context.Context) error {
 	}
 	s.channels, err = channels.New(ctx, channels.Config{
 		Kinds: ChannelKinds(), Store: accounts, Chat: s.chat, Policy: s.cfg.Channels.Policy, Verify: s.cfg.Channels.Verify,
-		Secrets: s.cfg.Channels.Secrets, Tasks: s.cfg.Tasks.List, Artifact: s.artifact, Destructive: s.destructive, Log: s.cfg.Log,
+		Secrets: s.cfg.Channels.Secrets, Tasks: s.cfg.Tasks.List, Artifact: s.artifact, Keep: s.keep, Destructive: s.destructive, Log: s.cfg.Log,
 		Bus: s.cfg.Bus, Publish: s.cfg.Publish, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
 	})
 	return err
@@ -90,6 +94,27 @@ func (s *Service) artifact(ctx context.Context, who capability.Principal, ref st
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)))
 	return channels.File{Name: name[strings.LastIndexByte(name, '/')+1:], Size: int64(len(data)), Data: data}, err
+}
+
+// artifactTTL is how long an attachment that was fetched is stored.
+const artifactTTL = 24 * time.Hour
+
+// keep stores an attachment as an artifact, and returns RUN/NAME.
+func (s *Service) keep(ctx context.Context, who capability.Principal, run string, f channels.File) (string, error) {
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._- ", r) {
+			return r
+		}
+		return '_'
+	}, text.CutBytes(text.Visible(f.Name), 100))
+	if name = strings.TrimLeft(name, "."); name == "" {
+		name = "attachment"
+	}
+	ref := blob.Ref{
+		Principal: cmp.Or(who.Owner(), who.ID), Run: run, Name: name, MIME: "application/octet-stream", Expires: time.Now().Add(artifactTTL),
+	}
+	_, err := s.cfg.Blobs.Put(ctx, ref, bytes.NewReader(f.Data), channels.MaxFile)
+	return run + "/" + name, err
 }
 
 // downGrace is how long an account may be away before the doctor reports it.

@@ -75,6 +75,8 @@ type Config struct {
 	Tasks   func(ctx context.Context, q tasks.Query) (tasks.Page, error)
 	// Artifact reads an artifact that a principal may see, RUN/NAME, of at most limit bytes.
 	Artifact func(ctx context.Context, who capability.Principal, ref string, limit int) (File, error)
+	// Keep stores a file as an artifact of a principal and returns its reference.
+	Keep func(ctx context.Context, who capability.Principal, run string, f File) (ref string, err error)
 	// Destructive reports whether a capability declares destructive effects, or does not exist.
 	Destructive func(capability.ID) bool
 	Log         *audit.Log

@@ -149,6 +149,9 @@ func newRig(t testing.TB) *rig {
 		Artifact: func(context.Context, capability.Principal, string, int) (channels.File, error) {
 			return channels.File{Name: "a.txt", Size: 2, Data: []byte("hi")}, nil
 		},
+		Keep: func(_ context.Context, _ capability.Principal, run string, f channels.File) (string, error) {
+			return run + "/" + f.Name, nil
+		},
 		Destructive: func(id capability.ID) bool { return strings.Contains(string(id), "destroy") },
 		Log:         r.log, Bus: b, Publish: publish, Gateway: "g", Logger: slog.New(slog.DiscardHandler), Now: now,
 	}

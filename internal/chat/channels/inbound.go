@@ -180,13 +180,19 @@ func (c *connection) words(ctx context.Context, r Received) (string, error) {
 	if r.Update.Forwarded {
 		said = "[forwarded] " + said // a command of another person runs nothing
 	}
-	for _, f := range r.Update.Files {
+	_, readable := c.channel.(Reader)
+	for i, f := range r.Update.Files {
 		name := text.Quote(text.CutBytes(f.Name, 100))
 		if f.Size > MaxFile {
 			e := refusal("attachment_too_large", fmt.Sprintf("the attachment %s has %d bytes; at most %d MiB are taken", name, f.Size, MaxFile>>20))
 			return "", c.refuse(ctx, r, e)
 		}
-		said += fmt.Sprintf("\n[attachment %s, %d bytes, not read]", name, f.Size)
+		if !readable {
+			said += fmt.Sprintf("\n[attachment %s, %d bytes, not read]", name, f.Size)
+			continue
+		}
+		said += fmt.Sprintf("\n[attachment %s, %d bytes; message.attachment.fetch with messageRef %s and index %d reads it]", name, f.Size,
+			c.messageRef(r.Update.Conversation, r.Update.Message), i)
 	}
 	return strings.TrimSpace(said), nil
 }

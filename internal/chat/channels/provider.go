@@ -87,6 +87,10 @@ func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Res
 	if !slices.Contains(p.c.kind.Actions, c.Action) {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
 	}
+	switch c.Action {
+	case "message.read", "message.pins.list", "message.attachment.fetch":
+		return p.c.read(ctx, c, in)
+	}
 	op := Op{
 		Key: "call " + c.Invocation, Text: in.text("text"), Markdown: true, Silent: in.is("silent"), Emoji: in.text("emoji"),
 		Remove: in.is("remove"),
@@ -150,8 +154,7 @@ func (c *connection) aim(op *Op, k capability.Call, in input) (Verb, error) {
 	}
 	conversation, id, ok := cutLast(ref)
 	if !ok {
-		return verb, capability.Errorf(capability.CodeInvalidInput, string(k.Action), "%.80q is not a reference of a message", ref).
-			With("invalid_reference", "use the messageRef that an earlier call returned")
+		return verb, badReference(k.Action, ref)
 	}
 	conversation, err := c.conversation(conversation)
 	if err == nil && op.Conversation != "" && op.Conversation != conversation {

@@ -337,3 +337,69 @@ func TestServicesAndRevokedTokens(t *testing.T) {
 		}
 	})
 }
+
+// TestServicesAreRead reads messages and attachments. Another person's conversation with the account
+// is not readable.
+func TestServicesAreRead(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(s *service) {
+		s.pairs("71", capability.RoleAgent)
+		to := s.Direct("71")
+		out, err := s.call("1", "message.send", map[string]any{"to": to, "text": "of the account"})
+		must(t, "send", err)
+		sent, _ := out["messageRef"].(string)
+		_, err = s.call("2", "message.pin", map[string]any{"messageRef": sent, "op": "pin"})
+		must(t, "pin", err)
+		s.Write(to, "71", "of <b> & the person")
+		s.Attach(to, "71", "../a b.txt", "content of the file")
+		s.eventually("the attachment arrives", func() bool {
+			for _, list := range s.chat.all() {
+				if len(list) == 2 && strings.Contains(list[1], "message.attachment.fetch") {
+					return true
+				}
+			}
+			return false
+		})
+		type row struct {
+			MessageRef, User, Text string
+			Attachments            []struct {
+				Index, Size int
+				Name        string
+			}
+		}
+		read := func(action string, input map[string]any) (list []row) {
+			t.Helper()
+			input["conversation"] = s.ref.String() + ":" + to
+			out, err := s.call("read", action, input)
+			must(t, action, err)
+			raw, err := json.Marshal(out["messages"])
+			must(t, "encode", err)
+			must(t, "decode", json.Unmarshal(raw, &list))
+			return list
+		}
+		list := read("message.read", map[string]any{})
+		if len(list) < 3 || list[1].Text != "of <b> & the person" || list[1].User != s.User("71") || list[2].Text != "of the account" ||
+			len(list[0].Attachments) != 1 {
+			t.Fatalf("the conversation: got %+v, want a file, a message of the person and one of the account, the newest first", list)
+		}
+		if older := read("message.read", map[string]any{"before": list[1].MessageRef, "limit": 1}); len(older) == 0 || older[0].MessageRef != sent {
+			t.Errorf("before the person's message: got %+v, want %s", older, sent)
+		}
+		if pins := read("message.pins.list", map[string]any{}); len(pins) != 1 || pins[0].MessageRef != sent {
+			t.Errorf("the pinned messages: got %+v, want %s", pins, sent)
+		}
+		got, err := s.call("4", "message.attachment.fetch", map[string]any{"messageRef": list[0].MessageRef, "index": 0})
+		if err != nil || got["text"] != "content of the file" || got["artifactRef"] != "run_4/../a b.txt" {
+			t.Errorf("the attachment: got %v, %v, want its content and its reference", got, err)
+		}
+		if _, err := s.call("5", "message.attachment.fetch", map[string]any{"messageRef": list[0].MessageRef, "index": 3}); capability.AsError(err) == nil ||
+			capability.AsError(err).Reason != "no_attachment" {
+			t.Errorf("another attachment: got %v, want no_attachment", err)
+		}
+		c := send("6", "", "")
+		c.Action, c.Input, c.Principal = "message.read", json.RawMessage(`{"conversation":"`+to+`"}`), capability.Principal{ID: "agent:x", Role: capability.RoleAgent}
+		if _, err := s.provider().Invoke(t.Context(), c); capability.AsError(err) == nil || capability.AsError(err).Reason != "not_yours" {
+			t.Errorf("another agent: got %v, want not_yours", err)
+		}
+	})
+}

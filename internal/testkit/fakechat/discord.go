@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -63,7 +64,23 @@ func (d *Discord) place(conversation string, m map[string]any) map[string]any {
 func (d *Discord) Write(conversation, user, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := map[string]any{"id": d.id(""), "type": 0, "author": d.user(user), "content": text, "attachments": []any{}, "mentions": []any{}}
+	d.write(conversation, user, text, []any{})
+}
+
+// Attach implements [Service].
+func (d *Discord) Attach(conversation, user, name, data string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := d.URL() + "/cdn/" + d.file(data)
+	d.write(conversation, user, "", []any{map[string]any{"filename": name, "size": len(data), "url": at}})
+}
+
+// write delivers a message. The caller holds d.mu.
+func (d *Discord) write(conversation, user, text string, files []any) {
+	m := map[string]any{
+		"id": d.id(""), "type": 0, "author": d.user(user), "content": text, "attachments": files, "mentions": []any{},
+		"timestamp": time.Unix(1_700_000_000, 0).Format(time.RFC3339),
+	}
 	if strings.Contains(text, d.Mention()) {
 		m["mentions"] = []any{d.user(discordBot)}
 	}
@@ -115,6 +132,10 @@ func (d *Discord) Forget() {
 func (d *Discord) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/gateway" {
 		d.gateway(w, r)
+		return
+	}
+	if id, ok := strings.CutPrefix(r.URL.Path, "/cdn/"); ok { // the address is the permission
+		d.download(w, id)
 		return
 	}
 	parts := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
@@ -172,12 +193,28 @@ func (d *Discord) do(r *http.Request, parts []string, in map[string]any, file, d
 	conversation := parts[1]
 	if len(parts) == 3 && r.Method == http.MethodGet {
 		page := []any{}
+		before := r.URL.Query().Get("before")
 		for _, m := range d.history[conversation] {
-			if id, _ := m["id"].(string); id > r.URL.Query().Get("after") {
+			if id, _ := m["id"].(string); id > r.URL.Query().Get("after") && (before == "" || id < before) {
 				page = append([]any{m}, page...)
 			}
 		}
 		return http.StatusOK, page
+	}
+	if len(parts) == 4 && r.Method == http.MethodGet {
+		var items []any
+		for _, m := range d.history[conversation] {
+			if m["id"] == parts[3] {
+				return http.StatusOK, m
+			}
+			if own := d.find(conversation, text(m, "id")); own != nil && own.Pinned {
+				items = append(items, map[string]any{"message": m})
+			}
+		}
+		if parts[3] != "pins" {
+			return http.StatusNotFound, map[string]any{"message": "Unknown Message", "code": 10008}
+		}
+		return http.StatusOK, map[string]any{"items": items}
 	}
 	if len(parts) == 3 {
 		content := text(in, "content")
@@ -194,7 +231,11 @@ func (d *Discord) do(r *http.Request, parts []string, in map[string]any, file, d
 		if len(m.key) > 25 {
 			return refuse("Invalid nonce")
 		}
-		return http.StatusOK, map[string]any{"id": d.put(m).ID, "channel_id": conversation, "content": content}
+		sent := map[string]any{"id": d.put(m).ID, "channel_id": conversation, "content": content, "author": d.user(discordBot)}
+		if sent["id"] == m.ID {
+			d.history[conversation] = append(d.history[conversation], sent)
+		}
+		return http.StatusOK, sent
 	}
 	if parts[3] == "pins" {
 		parts[3], parts = parts[4], parts[:4]

@@ -51,6 +51,8 @@ type Service interface {
 	Mention() string
 	// Write delivers a message of a user.
 	Write(conversation, user, text string)
+	// Attach delivers a message of a user with a file.
+	Attach(conversation, user, name, data string)
 	// Press delivers the press of a button. It does nothing on a service without buttons.
 	Press(conversation, user, message, data string)
 	Sent() []Message
@@ -77,10 +79,11 @@ type base struct {
 	revoked  bool
 	changed  chan struct{} // closed when something is to be delivered or a connection is to end
 	epoch    int           // of connections
+	files    map[string]string
 }
 
 func (b *base) start(t testing.TB, serve http.Handler) {
-	b.calls, b.changed, b.next = make(map[string]int), make(chan struct{}), 1000
+	b.calls, b.files, b.changed, b.next = make(map[string]int), make(map[string]string), make(chan struct{}), 1000
 	b.Server = httptest.NewServer(serve)
 	t.Cleanup(func() {
 		b.Interrupt()
@@ -144,6 +147,25 @@ func (b *base) Acks() []string {
 func (b *base) id(prefix string) string {
 	b.next++
 	return fmt.Sprint(prefix, b.next)
+}
+
+// file adds a file and returns its id. The caller holds b.mu.
+func (b *base) file(data string) string {
+	id := b.id("f")
+	b.files[id] = data
+	return id
+}
+
+// download answers with a file.
+func (b *base) download(w http.ResponseWriter, id string) {
+	b.mu.Lock()
+	data, ok := b.files[id]
+	b.mu.Unlock()
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_, _ = io.WriteString(w, data)
 }
 
 // put adds a message, or returns the one with its key. The caller holds b.mu.

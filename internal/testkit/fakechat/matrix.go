@@ -18,7 +18,6 @@ type Matrix struct {
 	log     []matrixEvent
 	rooms   map[string][]string // members
 	pins    map[string][]any
-	media   map[string]string
 	invited map[string]bool
 	entered map[string]int // position of the entry into a room, whose earlier events then come, too
 }
@@ -37,7 +36,7 @@ const maxTimeline = 3
 func NewMatrix(t testing.TB) *Matrix {
 	t.Helper()
 	m := &Matrix{
-		rooms: make(map[string][]string), pins: make(map[string][]any), media: make(map[string]string), invited: make(map[string]bool),
+		rooms: make(map[string][]string), pins: make(map[string][]any), invited: make(map[string]bool),
 		entered: make(map[string]int),
 	}
 	m.rooms[m.Group()] = []string{matrixBot, "@a:test", "@b:test"}
@@ -73,6 +72,15 @@ func (m *Matrix) Write(conversation, user, text string) {
 		m.member(conversation, m.User(user), "invite")
 	}
 	m.append(conversation, m.User(user), "m.room.message", map[string]any{"msgtype": "m.text", "body": text})
+}
+
+// Attach implements [Service].
+func (m *Matrix) Attach(conversation, user, name, data string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.append(conversation, m.User(user), "m.room.message", map[string]any{
+		"msgtype": "m.file", "body": name, "url": "mxc://test/" + m.file(data), "info": map[string]any{"size": len(data)},
+	})
 }
 
 // member adds the event of our membership. The caller holds m.mu.
@@ -123,10 +131,13 @@ func (m *Matrix) serve(w http.ResponseWriter, r *http.Request) {
 	if method == "upload" {
 		data, _ := io.ReadAll(r.Body)
 		m.mu.Lock()
-		uri := m.id("mxc://test/")
-		m.media[uri] = string(data)
+		uri := "mxc://test/" + m.file(string(data))
 		m.mu.Unlock()
 		answer(w, http.StatusOK, map[string]any{"content_uri": uri})
+		return
+	}
+	if parts[2] == "media" {
+		m.download(w, parts[5])
 		return
 	}
 	in, _, _ := body(r)
@@ -174,7 +185,10 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 		}
 		return http.StatusOK, map[string]any{"joined": joined}
 	case "messages":
-		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+		from, err := strconv.Atoi(r.URL.Query().Get("from"))
+		if err != nil {
+			from = len(m.log)
+		}
 		to, _ := strconv.Atoi(r.URL.Query().Get("to"))
 		chunk := []any{}
 		for i := from - 1; i >= to && i >= 0; i-- {
@@ -183,6 +197,16 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 			}
 		}
 		return http.StatusOK, map[string]any{"chunk": chunk}
+	case "event", "context":
+		for i, e := range m.log {
+			if e.doc["event_id"] != parts[5] {
+				continue
+			}
+			if parts[4] == "context" {
+				return http.StatusOK, map[string]any{"event": e.doc, "start": strconv.Itoa(i)}
+			}
+			return http.StatusOK, e.doc
+		}
 	case "send":
 		return http.StatusOK, map[string]any{"event_id": m.send(room, parts[5], parts[6], in)}
 	case "redact":
@@ -235,7 +259,7 @@ func (m *Matrix) send(room, kind, transaction string, in map[string]any) string 
 	case kind == "m.room.message":
 		one := &Message{ID: id, Conversation: room, Text: text(in, "body"), Answers: text(in, "m.relates_to", "m.in_reply_to", "event_id")}
 		if text(in, "msgtype") == "m.file" {
-			one.Text, one.File, one.Data = "", text(in, "body"), m.media[text(in, "url")]
+			one.Text, one.File, one.Data = "", text(in, "body"), m.files[strings.TrimPrefix(text(in, "url"), "mxc://test/")]
 		}
 		if text(in, "m.relates_to", "rel_type") == "m.thread" {
 			one.Thread = about

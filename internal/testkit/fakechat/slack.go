@@ -17,6 +17,7 @@ type Slack struct {
 	pending  []delivery        // that were not acknowledged
 	uploaded map[string]string // content of files
 	names    map[string]string
+	history  map[string][]map[string]any // of conversations
 }
 
 type delivery struct {
@@ -29,7 +30,7 @@ const slackBot = "U0BOT"
 // NewSlack starts a service until the test ends.
 func NewSlack(t testing.TB) *Slack {
 	t.Helper()
-	s := &Slack{uploaded: make(map[string]string), names: make(map[string]string)}
+	s := &Slack{uploaded: make(map[string]string), names: make(map[string]string), history: make(map[string][]map[string]any)}
 	s.start(t, http.HandlerFunc(s.serve))
 	return s
 }
@@ -61,9 +62,27 @@ func (s *Slack) Write(conversation, user, text string) {
 	if rest, ok := strings.CutPrefix(text, s.Mention()); ok {
 		said = s.Mention() + marks.Replace(rest)
 	}
-	s.deliver("events_api", map[string]any{"type": "event_callback", "event_id": s.id("Ev"), "event": map[string]any{
-		"type": "message", "channel": conversation, "user": "U" + user, "text": said, "ts": s.id("1700000000.00"),
-	}})
+	s.write(conversation, user, said, nil)
+}
+
+// Attach implements [Service].
+func (s *Slack) Attach(conversation, user, name, data string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.URL() + "/files/" + s.file(data)
+	s.write(conversation, user, "", []any{map[string]any{"name": name, "size": len(data), "url_private": at}})
+}
+
+// write delivers a message. The caller holds s.mu.
+func (s *Slack) write(conversation, user, text string, files []any) {
+	m := map[string]any{
+		"type": "message", "channel": conversation, "user": "U" + user, "text": text, "ts": s.id("1700000000.00"), "files": files,
+	}
+	if files != nil {
+		m["subtype"] = "file_share"
+	}
+	s.history[conversation] = append(s.history[conversation], m)
+	s.deliver("events_api", map[string]any{"type": "event_callback", "event_id": s.id("Ev"), "event": m})
 }
 
 // Press implements [Service].
@@ -91,6 +110,12 @@ func (s *Slack) serve(w http.ResponseWriter, r *http.Request) {
 	switch method := strings.Trim(r.URL.Path, "/"); {
 	case method == "socket":
 		s.socket(w, r)
+	case strings.HasPrefix(method, "files/"):
+		if bot, _, _ := strings.Cut(s.Secret(), " "); r.Header.Get("Authorization") == "Bearer "+bot {
+			s.download(w, strings.TrimPrefix(method, "files/"))
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
 	case strings.HasPrefix(method, "upload/"):
 		data, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
@@ -146,6 +171,23 @@ func (s *Slack) do(r *http.Request, method string, in map[string]any) (out map[s
 		return map[string]any{"url": strings.Replace(s.URL(), "http", "ws", 1) + "/socket"}, ""
 	case "conversations.open":
 		return map[string]any{"channel": map[string]any{"id": s.Direct(strings.TrimPrefix(text(in, "users"), "U"))}}, ""
+	case "conversations.history", "conversations.replies":
+		page := []any{}
+		latest, oldest := text(in, "latest"), text(in, "oldest")
+		for _, m := range s.history[text(in, "channel")] {
+			if at := text(m, "ts"); (latest == "" || at < latest || at == latest && in["inclusive"] == true) && at >= oldest {
+				page = append([]any{m}, page...)
+			}
+		}
+		return map[string]any{"messages": page}, ""
+	case "pins.list":
+		items := []any{}
+		for _, m := range s.history[text(in, "channel")] {
+			if own := s.find(text(in, "channel"), text(m, "ts")); own != nil && own.Pinned {
+				items = append(items, map[string]any{"message": m})
+			}
+		}
+		return map[string]any{"items": items}, ""
 	case "chat.postEphemeral":
 		s.acks = append(s.acks, shown(in))
 		return nil, ""
@@ -170,6 +212,9 @@ func (s *Slack) do(r *http.Request, method string, in map[string]any) (out map[s
 		m := s.put(&Message{
 			ID: s.id("1700000000.00"), Conversation: text(in, "channel"), Thread: text(in, "thread_ts"), Answers: text(in, "thread_ts"),
 			Text: shown(in), Markdown: in["markdown_text"] != nil, Buttons: buttonData(in["blocks"], "value"),
+		})
+		s.history[m.Conversation] = append(s.history[m.Conversation], map[string]any{
+			"type": "message", "user": slackBot, "bot_id": "B1", "text": m.Text, "ts": m.ID,
 		})
 		return map[string]any{"ts": m.ID, "channel": m.Conversation}, ""
 	}

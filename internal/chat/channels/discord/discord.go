@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,9 +32,12 @@ const (
 func Kind() channels.Kind {
 	return channels.Kind{
 		Name: "discord", Label: "Discord",
-		Blurb:   "Make an application with a bot in Discord's developer portal, switch its message content intent on, and store its token.",
-		Actions: []capability.Action{"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin"},
-		Slash:   "!", Direct: true, OnceTTL: nonceTTL, MaxText: 2000, MaxFile: 10 << 20, Escapes: true, Rate: 40, Pause: time.Second, GroupPause: time.Second,
+		Blurb: "Make an application with a bot in Discord's developer portal, switch its message content intent on, and store its token.",
+		Actions: []capability.Action{
+			"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin",
+			"message.read", "message.pins.list", "message.attachment.fetch",
+		},
+		Slash: "!", Direct: true, OnceTTL: nonceTTL, MaxText: 2000, MaxFile: 10 << 20, Escapes: true, Rate: 40, Pause: time.Second, GroupPause: time.Second,
 		Group: func(string) bool { return false }, // the limits are the same
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{settings: s}
@@ -88,16 +92,18 @@ const (
 
 // message is a message as the gateway and the API deliver it.
 type message struct {
-	ID      string `json:"id"`
-	Channel string `json:"channel_id"`
-	Guild   string `json:"guild_id"`
-	Type    int    `json:"type"`
-	Author  user   `json:"author"`
-	Webhook string `json:"webhook_id"`
-	Content string `json:"content"`
+	ID      string    `json:"id"`
+	Channel string    `json:"channel_id"`
+	Guild   string    `json:"guild_id"`
+	Type    int       `json:"type"`
+	Author  user      `json:"author"`
+	Webhook string    `json:"webhook_id"`
+	Content string    `json:"content"`
+	Time    time.Time `json:"timestamp"`
 	Files   []struct {
 		Name string `json:"filename"`
 		Size int64  `json:"size"`
+		URL  string `json:"url"`
 	} `json:"attachments"`
 	Mentions []user `json:"mentions"`
 	Answers  *struct {
@@ -236,6 +242,60 @@ func (c *channel) Do(ctx context.Context, op channels.Op) (string, error) {
 		return "", c.Call(ctx, http.MethodPost, "/interactions/"+url.PathEscape(id)+"/"+url.PathEscape(token)+"/callback", answer, nil, nil)
 	}
 	return "", capability.Errorf(capability.CodeInvalidInput, "discord", "Discord has no operation %q", op.Verb)
+}
+
+// Read implements [channels.Reader].
+func (c *channel) Read(ctx context.Context, conversation, before string, pinned bool, limit int) ([]channels.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	at := "/channels/" + url.PathEscape(conversation) + "/messages"
+	var list []message
+	if pinned {
+		var page struct {
+			Items []struct {
+				Message message `json:"message"`
+			} `json:"items"`
+		}
+		if err := c.Reading(c.Call(ctx, http.MethodGet, at+"/pins?limit="+strconv.Itoa(min(limit, 50)), nil, nil, &page)); err != nil {
+			return nil, err
+		}
+		for _, item := range page.Items {
+			list = append(list, item.Message)
+		}
+	} else {
+		query := url.Values{"limit": {strconv.Itoa(limit)}}
+		if before != "" {
+			query.Set("before", before)
+		}
+		if err := c.Reading(c.Call(ctx, http.MethodGet, at+"?"+query.Encode(), nil, nil, &list)); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]channels.Message, len(list))
+	for i, m := range list {
+		out[i] = channels.Message{ID: m.ID, User: m.Author.ID, UserName: cmp.Or(m.Author.Shown, m.Author.Name), Text: m.Content, At: m.Time}
+		for _, f := range m.Files {
+			out[i].Files = append(out[i].Files, channels.File{Name: f.Name, Size: f.Size})
+		}
+	}
+	return out, nil
+}
+
+// Fetch implements [channels.Reader].
+func (c *channel) Fetch(ctx context.Context, conversation, id string, index, limit int) (channels.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var m message
+	err := c.Call(ctx, http.MethodGet, "/channels/"+url.PathEscape(conversation)+"/messages/"+url.PathEscape(id), nil, nil, &m)
+	if err != nil {
+		return channels.File{}, c.Reading(err)
+	}
+	if index >= len(m.Files) {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	f := m.Files[index]
+	data, err := c.Download(ctx, f.URL, []string{"discordapp.com", "discordapp.net"}, false, limit)
+	return channels.File{Name: f.Name, Size: int64(len(data)), Data: data}, err
 }
 
 // shown returns the text of an operation in the service's Markdown.

@@ -29,15 +29,20 @@ const (
 	maxGap    = 100  // messages of a room that are requested after a gap
 	maxRooms  = 1000 // whose size is remembered
 	maxPinned = 100
+	// maxPinsRead bounds the pinned messages that are read, each with a request.
+	maxPinsRead = 20
 )
 
 // Kind describes the service.
 func Kind() channels.Kind {
 	return channels.Kind{
 		Name: "matrix", Label: "Matrix",
-		Blurb:   "Make a user for the bot on your homeserver, store its access token, and invite it to a room without encryption.",
-		Actions: []capability.Action{"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin"},
-		Slash:   "!", Direct: true, NoButtons: true, OnceTTL: onceTTL, MaxText: 16_000, MaxFile: 20 << 20, Rate: 5, NeedsURL: true,
+		Blurb: "Make a user for the bot on your homeserver, store its access token, and invite it to a room without encryption.",
+		Actions: []capability.Action{
+			"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin",
+			"message.read", "message.pins.list", "message.attachment.fetch",
+		},
+		Slash: "!", Direct: true, NoButtons: true, OnceTTL: onceTTL, MaxText: 16_000, MaxFile: 20 << 20, Rate: 5, NeedsURL: true,
 		Group: func(string) bool { return false }, // the limits are the same
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{members: make(map[string]int)}
@@ -74,10 +79,12 @@ type event struct {
 	Type    string  `json:"type"`
 	Sender  string  `json:"sender"`
 	Key     *string `json:"state_key"`
+	Time    int64   `json:"origin_server_ts"` // milliseconds
 	Content struct {
 		Kind     string `json:"msgtype"`
 		Body     string `json:"body"`
 		File     string `json:"filename"`
+		URL      string `json:"url"`
 		Mentions struct {
 			Users []string `json:"user_ids"`
 		} `json:"m.mentions"`
@@ -266,6 +273,82 @@ func (e *event) convert(room, me string) (out channels.Update, ok bool) {
 	return out, out.Text != "" || len(out.Files) > 0
 }
 
+// Read implements [channels.Reader].
+func (c *channel) Read(ctx context.Context, conversation, before string, pinned bool, limit int) ([]channels.Message, error) {
+	var list []event
+	if pinned {
+		ids, err := c.pinned(ctx, conversation)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids[max(0, len(ids)-min(limit, maxPinsRead)):] {
+			e, err := c.event(ctx, conversation, id)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, e)
+		}
+		slices.Reverse(list)
+	} else {
+		query := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(limit)}, "filter": {`{"types":["m.room.message"]}`}}
+		if before != "" {
+			var around struct {
+				Start string `json:"start"`
+			}
+			at := c.room(conversation, "context/"+url.PathEscape(before)+"?limit=0")
+			if err := c.ask(ctx, callTimeout, http.MethodGet, at, nil, &around); err != nil {
+				return nil, err
+			}
+			query.Set("from", around.Start)
+		}
+		var page struct {
+			Chunk []event `json:"chunk"`
+		}
+		if err := c.ask(ctx, callTimeout, http.MethodGet, c.room(conversation, "messages?"+query.Encode()), nil, &page); err != nil {
+			return nil, err
+		}
+		list = page.Chunk
+	}
+	var out []channels.Message
+	for _, e := range list {
+		m := &e.Content
+		if e.Type != "m.room.message" || m.Relates.Kind == "m.replace" {
+			continue
+		}
+		one := channels.Message{ID: e.ID, User: e.Sender, UserName: e.Sender, Text: m.Body, At: time.UnixMilli(e.Time)}
+		if m.Relates.Kind == "m.thread" {
+			one.Thread = m.Relates.Event
+		}
+		if m.URL != "" {
+			one.Files = []channels.File{{Name: cmp.Or(m.File, m.Body), Size: m.Info.Size}}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (c *channel) event(ctx context.Context, room, id string) (e event, err error) {
+	err = c.ask(ctx, callTimeout, http.MethodGet, c.room(room, "event/"+url.PathEscape(id)), nil, &e)
+	return e, err
+}
+
+// Fetch implements [channels.Reader].
+func (c *channel) Fetch(ctx context.Context, conversation, message string, index, limit int) (channels.File, error) {
+	e, err := c.event(ctx, conversation, message)
+	if err != nil {
+		return channels.File{}, err
+	}
+	at, ok := strings.CutPrefix(e.Content.URL, "mxc://")
+	server, media, cut := strings.Cut(at, "/")
+	if !ok || !cut || index > 0 {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	data, err := c.Download(ctx, c.Base+"/client/v1/media/download/"+url.PathEscape(server)+"/"+url.PathEscape(media), nil, true, limit)
+	return channels.File{Name: cmp.Or(e.Content.File, e.Content.Body), Size: int64(len(data)), Data: data}, err
+}
+
 // Do implements [channels.Channel]. A repeated operation has the same transaction id.
 func (c *channel) Do(ctx context.Context, op channels.Op) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -369,20 +452,28 @@ func (c *channel) unreact(ctx context.Context, op channels.Op, transaction strin
 	return nil
 }
 
-// pin changes the list of pinned messages, which is a state of the room.
-func (c *channel) pin(ctx context.Context, op channels.Op) error {
-	at := c.room(op.Conversation, "state/m.room.pinned_events/")
+// pinned returns the ids of the pinned messages, which are a state of the room.
+func (c *channel) pinned(ctx context.Context, room string) ([]string, error) {
 	var state struct {
 		Pinned []string `json:"pinned"`
 	}
-	err := c.Call(ctx, http.MethodGet, at, nil, nil, &state)
-	if e := capability.AsError(err); e != nil && (e.Code != capability.CodeFailed || e.Reason == channels.ReasonDeliveryUnknown) {
-		return err // a room without pins has no such state
+	err := c.ask(ctx, callTimeout, http.MethodGet, c.room(room, "state/m.room.pinned_events/"), nil, &state)
+	if e := capability.AsError(err); e != nil && e.Code == capability.CodeFailed {
+		err = nil // a room without pins has no such state
 	}
-	list := slices.DeleteFunc(state.Pinned, func(id string) bool { return id == op.Message })
+	return state.Pinned, err
+}
+
+// pin changes the list of pinned messages.
+func (c *channel) pin(ctx context.Context, op channels.Op) error {
+	list, err := c.pinned(ctx, op.Conversation)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(id string) bool { return id == op.Message })
 	if op.Verb == channels.VerbPin {
 		list = append(list, op.Message)
 	}
-	list = list[max(0, len(list)-maxPinned):]
-	return c.Call(ctx, http.MethodPut, at, map[string]any{"pinned": list}, nil, nil)
+	at := c.room(op.Conversation, "state/m.room.pinned_events/")
+	return c.Call(ctx, http.MethodPut, at, map[string]any{"pinned": list[max(0, len(list)-maxPinned):]}, nil, nil)
 }

@@ -32,8 +32,11 @@ func Kind() channels.Kind {
 		Name: "slack", Label: "Slack",
 		Blurb: "Make an app with Socket Mode in Slack's app settings, and store its bot token and its app-level token in one secret, " +
 			"with a space between them.",
-		Actions: []capability.Action{"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin"},
-		Slash:   "!", Direct: true, MaxText: 3000, MaxFile: 50 << 20, Rate: 20, Pause: time.Second, GroupPause: time.Second,
+		Actions: []capability.Action{
+			"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin",
+			"message.read", "message.pins.list", "message.attachment.fetch",
+		},
+		Slash: "!", Direct: true, MaxText: 3000, MaxFile: 50 << 20, Rate: 20, Pause: time.Second, GroupPause: time.Second,
 		Group: func(conversation string) bool { return !strings.HasPrefix(conversation, "D") },
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{settings: s}
@@ -208,6 +211,7 @@ type event struct {
 	Files       []struct {
 		Name string `json:"name"`
 		Size int64  `json:"size"`
+		URL  string `json:"url_private"`
 	} `json:"files"`
 	Attachments []struct {
 		Shared bool `json:"is_share"` // a message of another conversation
@@ -376,6 +380,78 @@ func (c *channel) upload(ctx context.Context, op channels.Op, thread string) (st
 		out["thread_ts"] = thread
 	}
 	return place.File, c.call(ctx, &c.web, "files.completeUploadExternal", out, nil)
+}
+
+// Read implements [channels.Reader]. Answers in threads are left out.
+func (c *channel) Read(ctx context.Context, conversation, before string, pinned bool, limit int) ([]channels.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var list []event
+	if pinned {
+		var page struct {
+			Items []struct {
+				Message event `json:"message"`
+			} `json:"items"`
+		}
+		if err := c.call(ctx, &c.web, "pins.list", map[string]any{"channel": conversation}, &page); err != nil {
+			return nil, c.web.Reading(err)
+		}
+		for _, item := range page.Items[:min(limit, len(page.Items))] {
+			list = append(list, item.Message)
+		}
+	} else {
+		in := map[string]any{"channel": conversation, "limit": limit}
+		if before != "" {
+			in["latest"] = before
+		}
+		var err error
+		if list, err = c.history(ctx, "conversations.history", in); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]channels.Message, len(list))
+	for i, m := range list {
+		out[i] = channels.Message{ID: m.Time, User: cmp.Or(m.User, m.Bot), UserName: cmp.Or(m.User, m.Bot), Text: plain(m.Text)}
+		if seconds, err := strconv.ParseFloat(m.Time, 64); err == nil {
+			out[i].At = time.Unix(int64(seconds), 0)
+		}
+		if m.Thread != m.Time {
+			out[i].Thread = m.Thread
+		}
+		for _, f := range m.Files {
+			out[i].Files = append(out[i].Files, channels.File{Name: f.Name, Size: f.Size})
+		}
+	}
+	return out, nil
+}
+
+func (c *channel) history(ctx context.Context, method string, in map[string]any) ([]event, error) {
+	var page struct {
+		Messages []event `json:"messages"`
+	}
+	err := c.call(ctx, &c.web, method, in, &page)
+	return page.Messages, c.web.Reading(err)
+}
+
+// Fetch implements [channels.Reader].
+func (c *channel) Fetch(ctx context.Context, conversation, message string, index, limit int) (channels.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	at := map[string]any{"channel": conversation, "latest": message, "oldest": message, "inclusive": true, "limit": 1}
+	list, err := c.history(ctx, "conversations.history", at)
+	if err == nil && len(list) == 0 { // it is an answer in a thread
+		at["ts"] = message
+		list, err = c.history(ctx, "conversations.replies", at)
+	}
+	if err != nil {
+		return channels.File{}, err
+	}
+	if len(list) == 0 || list[0].Time != message || index >= len(list[0].Files) {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	f := list[0].Files[index]
+	data, err := c.web.Download(ctx, f.URL, []string{"files.slack.com"}, true, limit)
+	return channels.File{Name: f.Name, Size: int64(len(data)), Data: data}, err
 }
 
 // emojiName returns the name that the service has for an emoji: of a name as it is.
