@@ -31,7 +31,7 @@ func (a *app) commands() []commandGroup {
 		}},
 		{"Rules and the record", []*cobra.Command{
 			with(a.policyCommand(), a.grantsCommand()), a.approvalsCommand(), a.tokensCommand(), a.secretsCommand(),
-			with(a.auditCommand(), a.eventsCommand()),
+			with(a.auditCommand(), a.eventsCommand(), a.usageCommand()),
 		}},
 		{"For programs and tests", []*cobra.Command{
 			a.group("debug", "Run what other programs and tests use",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,8 @@ func (a *app) tokensCommand() *cobra.Command {
 		Labels  []string `json:"labels,omitempty"`
 		View    string   `json:"view,omitempty"`
 		Expires string   `json:"expires,omitempty"`
+
+		Limits policy.Limits `json:"limits,omitzero"`
 	}
 	create := &cobra.Command{
 		Use: "create --role ROLE", Short: "Create a token and show it, this once", Args: cobra.NoArgs,
@@ -39,6 +42,8 @@ func (a *app) tokensCommand() *cobra.Command {
 	f.StringVar(&req.Name, "name", "", "`NAME` name of the principal (default the id of the token)")
 	f.StringArrayVar(&req.Labels, "label", nil, "`LABEL` label that policies and nodes may ask for (repeatable)")
 	f.StringVar(&req.View, "view", "", "`VIEW` view of the catalog that the token sees unless it names another")
+	f.IntVar(&req.Limits.PerMinute, "per-minute", 0, "`N` at most so many calls a minute, with those of its helpers (default no limit)")
+	f.IntVar(&req.Limits.PerDay, "per-day", 0, "`N` at most so many calls a day, in UTC (default no limit)")
 	f.StringVar(&req.Expires, "expires", "", "`DURATION` lifetime, such as 8h (default until revoked)")
 	_ = create.MarkFlagRequired("role")
 	list := &cobra.Command{
@@ -46,9 +51,9 @@ func (a *app) tokensCommand() *cobra.Command {
 		RunE: shows(a, "/api/v1/tokens", func(out struct{ Tokens []policy.Token }) error {
 			var rows [][]string
 			for _, t := range out.Tokens {
-				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
+				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked), limits(t.Limits)})
 			}
-			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows,
+			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED", "LIMITS"}, rows,
 				"there are no tokens; create one with: junctor tokens create --role ROLE")
 		}),
 	}
@@ -59,4 +64,16 @@ func (a *app) tokensCommand() *cobra.Command {
 		},
 	}
 	return a.group("tokens", "Manage tokens: who may call, in which role", create, list, revoke)
+}
+
+// limits describes the limits of a token.
+func limits(l policy.Limits) string {
+	var parts []string
+	if l.PerMinute > 0 {
+		parts = append(parts, fmt.Sprintf("%d/min", l.PerMinute))
+	}
+	if l.PerDay > 0 {
+		parts = append(parts, fmt.Sprintf("%d/day", l.PerDay))
+	}
+	return dash(strings.Join(parts, " "))
 }

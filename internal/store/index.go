@@ -157,6 +157,60 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	})
 }
 
+// Usage implements [audit.Index].
+func (x *AuditIndex) Usage(ctx context.Context, q audit.UsageQuery) ([]audit.Usage, error) {
+	var args []any
+	among := func(list []audit.Event) string {
+		for _, e := range list {
+			args = append(args, x.text(string(e)))
+		}
+		return `event IN (?` + strings.Repeat(`, ?`, len(list)-1) + `)`
+	}
+	made, failed, refused := audit.Ends()
+	day := `strftime('%Y-%m-%d', at / 1000000000, 'unixepoch')`
+	if x.db.pg != nil {
+		day = `to_char(to_timestamp(at / 1000000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')`
+	}
+	keys := map[audit.UsageKey]string{
+		audit.ByUser: `principal`, audit.ByCapability: `capability`, audit.ByProvider: `provider`, audit.ByDay: day,
+	}
+	var columns, groups []string
+	for i, key := range []audit.UsageKey{audit.ByUser, audit.ByCapability, audit.ByProvider, audit.ByDay} {
+		if slices.Contains(q.By, key) {
+			columns = append(columns, keys[key])
+			groups = append(groups, fmt.Sprint(i+1))
+		} else {
+			columns = append(columns, `''`)
+		}
+	}
+	sums := []string{}
+	for _, list := range [][]audit.Event{made, failed, refused} {
+		sums = append(sums, `SUM(CASE WHEN `+among(list)+` THEN 1 ELSE 0 END)`)
+	}
+	where := x.own + ` AND run <> '' AND ` + among(slices.Concat(made, refused))
+	args = slices.Insert(args, len(made)+len(failed)+len(refused), x.who)
+	and := func(set bool, clause string, value any) {
+		if set {
+			where += ` AND ` + clause
+			args = append(args, value)
+		}
+	}
+	and(q.User != "", `principal = ?`, x.text(q.User))
+	and(!q.Since.IsZero(), `at >= ?`, Nanos(q.Since))
+	and(!q.Until.IsZero(), `at < ?`, Nanos(q.Until))
+	by := ``
+	if len(groups) > 0 {
+		by = ` GROUP BY ` + strings.Join(groups, `, `)
+	}
+	selected := strings.Join(slices.Concat(columns, sums), `, `)
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT `+selected+`, MAX(at) FROM audit_index WHERE `+where+by+
+		` HAVING COUNT(*) > 0 ORDER BY 5 DESC, 7 DESC, 1, 2, 3, 4 LIMIT ?`, append(args, q.Limit)...)
+	return Collect(rows, err, func(s Scanner) (u audit.Usage, err error) {
+		err = s.Scan(&u.User, &u.Capability, &u.Provider, &u.Day, &u.Calls, &u.Failed, &u.Refused, instant{&u.Last})
+		return u, err
+	})
+}
+
 // AddCheckpoint stores the first checkpoint with a number, because a later one with another
 // hash would belong to a forged history.
 func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {

@@ -214,6 +214,8 @@ func (m *memIndex) Find(_ context.Context, q Query) (out []Entry, _ error) {
 	return out, nil
 }
 
+func (m *memIndex) Usage(context.Context, UsageQuery) ([]Usage, error) { return nil, nil }
+
 func (m *memIndex) AddCheckpoint(_ context.Context, c Checkpoint) error {
 	m.points = append(m.points, c)
 	slices.SortFunc(m.points, func(a, b Checkpoint) int { return int(a.Seq) - int(b.Seq) })

@@ -86,6 +86,8 @@ type Index interface {
 	Forget(ctx context.Context, seq uint64) error
 	// Find returns at most q.Limit matches, newest first.
 	Find(ctx context.Context, q Query) ([]Entry, error)
+	// Usage counts the calls of q, which the caller has checked, by the events of [Ends].
+	Usage(ctx context.Context, q UsageQuery) ([]Usage, error)
 	AddCheckpoint(ctx context.Context, c Checkpoint) error
 	// Checkpoints returns at most limit checkpoints with Seq > after, rising.
 	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)

@@ -244,6 +244,11 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if err := r.engine.cfg.Log.Ready(false); err != nil {
 		return capability.Result{}, nil, err
 	}
+	if r.inv.Resume == "" { // one that was held was counted before
+		if err := r.engine.cfg.Policy.Admit(ctx, r.inv.Principal); err != nil {
+			return capability.Result{}, nil, err
+		}
+	}
 	if err := r.prepareInput(); err != nil {
 		return capability.Result{}, nil, err
 	}

@@ -55,6 +55,8 @@ type Policy struct {
 	uses  uses
 	cache verdictCache
 
+	meters meters
+
 	decisions decisions
 	programs  atomic.Pointer[Programs]
 	// assistants makes the creation of an assistant one step.

@@ -79,6 +79,7 @@ type Token struct {
 	Created time.Time       `json:"created"`
 	Expires time.Time       `json:"expires,omitzero"`
 	Revoked time.Time       `json:"revoked,omitzero"`
+	Limits  Limits          `json:"limits,omitzero"`
 	// OnBehalfOf bounds the token's rights; nil for a token without a bound.
 	OnBehalfOf *Delegation `json:"on_behalf_of,omitempty"`
 }

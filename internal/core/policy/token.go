@@ -20,6 +20,7 @@ type TokenRequest struct {
 	Labels  []string
 	View    string
 	Expires time.Duration // 0 = never
+	Limits  Limits
 	// OnBehalfOf bounds the token's rights and provides its labels. It must be a valid
 	// principal. If nil, the rights are not bounded.
 	OnBehalfOf *capability.Principal
@@ -43,11 +44,14 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	if req.Expires < 0 {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the expiry %s lies in the past", req.Expires)
 	}
+	if !req.Limits.valid() {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "a limit of calls is between 0 and %d", MaxLimit)
+	}
 	if err := p.ready(); err != nil {
 		return Token{}, secret.Value{}, err
 	}
 	now := p.now().UTC()
-	t := Token{ID: newID("tok_", now), Name: req.Name, Role: req.Role, Labels: req.Labels, View: req.View, Created: now}
+	t := Token{ID: newID("tok_", now), Name: req.Name, Role: req.Role, Labels: req.Labels, View: req.View, Created: now, Limits: req.Limits}
 	if t.Name == "" {
 		t.Name = t.ID
 	}

@@ -28,6 +28,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 		Labels  []string        `json:"labels"`
 		View    string          `json:"view"`
 		Expires string          `json:"expires"`
+		Limits  policy.Limits   `json:"limits"`
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	t, value, err := s.Policy.CreateToken(r.Context(), who, policy.TokenRequest{
-		Role: req.Role, Name: req.Name, Labels: req.Labels, View: req.View, Expires: expires,
+		Role: req.Role, Name: req.Name, Labels: req.Labels, View: req.View, Expires: expires, Limits: req.Limits,
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -34,6 +35,40 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 		out[i] = jsonx.Raw(rec)
 	}
 	return httpapi.Answer(w, map[string]any{"records": out}, nil)
+}
+
+// MaxUsage is the largest number of groups in an answer.
+const MaxUsage = 1000
+
+// usage answers with numbers of calls: since, until, agent, by (keys with commas between them; agent
+// and tool if it is missing) and limit.
+func (s *Surface) usage(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	v := r.URL.Query()
+	q := audit.UsageQuery{User: v.Get("agent"), By: []audit.UsageKey{audit.ByUser, audit.ByCapability}}
+	if v.Has("by") {
+		q.By = nil
+		for key := range strings.SplitSeq(v.Get("by"), ",") {
+			if key != "" {
+				q.By = append(q.By, audit.UsageKey(key))
+			}
+		}
+	}
+	for key, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		var ok bool
+		if *to, ok = parseTime(v.Get(key)); v.Has(key) && !ok {
+			return capability.Errorf(capability.CodeInvalidInput, "usage", "%s: %.40q is not a time", key, v.Get(key)).
+				With("bad_query", "write 2026-01-02T15:04:05Z, or 24h for the time since then")
+		}
+	}
+	var err error
+	if q.Limit, err = httpapi.Number(r, "limit", 100, 1, MaxUsage); err != nil {
+		return err
+	}
+	list, err := s.Log.Usage(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return httpapi.Answer(w, map[string]any{"usage": append([]audit.Usage{}, list...)}, nil)
 }
 
 // parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.

@@ -157,6 +157,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))
 
 	mux.Handle("GET /api/v1/audit", operator(s.auditQuery))
+	mux.Handle("GET /api/v1/usage", operator(s.usage))
 	mux.Handle("GET /api/v1/audit/verify", operator(s.auditVerify))
 	mux.Handle("GET /api/v1/audit/tail", operator(s.auditTail))
 	mux.Handle("GET /api/v1/events", operator(s.events))

@@ -163,6 +163,69 @@ func indexFinds(t *testing.T, s Stores) {
 		}
 		same(t, got, want)
 	}
+	for i, q := range []audit.UsageQuery{
+		{},
+		{By: []audit.UsageKey{audit.ByProvider}},
+		{By: []audit.UsageKey{audit.ByProvider, audit.ByDay}, Since: day(10), Until: day(20)},
+		{By: []audit.UsageKey{audit.ByUser, audit.ByCapability}, User: "agent:a"},
+		{By: []audit.UsageKey{audit.ByUser}, User: "x"},
+	} {
+		want := map[audit.Usage]bool{}
+		for _, u := range counted(all, q) {
+			want[u] = true
+		}
+		q.Limit = 1000
+		got, err := s.Index.Usage(t.Context(), q)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("usage %d: got %+v, %v, want %v", i, got, err, want)
+		}
+		for _, u := range got {
+			if u.Last = u.Last.UTC(); !want[u] {
+				t.Errorf("usage %d: got %+v, want one of %v", i, u, want)
+			}
+		}
+	}
+}
+
+// counted returns what a usage query has to return for entries, in any order.
+func counted(all []audit.Entry, q audit.UsageQuery) (out []audit.Usage) {
+	made, failed, refused := audit.Ends()
+	sums := map[audit.Usage]audit.Usage{}
+	for _, e := range all {
+		if q.User != "" && q.User != e.User || !q.Since.IsZero() && e.Time.Before(q.Since) || !q.Until.IsZero() && !e.Time.Before(q.Until) ||
+			!slices.Contains(slices.Concat(made, refused), e.Event) {
+			continue
+		}
+		var key audit.Usage
+		for _, by := range q.By {
+			switch by {
+			case audit.ByUser:
+				key.User = e.User
+			case audit.ByCapability:
+				key.Capability = e.Capability
+			case audit.ByProvider:
+				key.Provider = e.Provider
+			case audit.ByDay:
+				key.Day = e.Time.UTC().Format(time.DateOnly)
+			}
+		}
+		sum := sums[key]
+		last := sum.Last
+		if sum.User, sum.Capability, sum.Provider, sum.Day = key.User, key.Capability, key.Provider, key.Day; e.Time.After(last) {
+			last = e.Time.UTC()
+		}
+		sum.Last = last
+		for list, n := range map[*int64][]audit.Event{&sum.Calls: made, &sum.Failed: failed, &sum.Refused: refused} {
+			if slices.Contains(n, e.Event) {
+				*list++
+			}
+		}
+		sums[key] = sum
+	}
+	for _, u := range sums {
+		out = append(out, u)
+	}
+	return out
 }
 
 func indexKeeps(t *testing.T, s Stores) {
