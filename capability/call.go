@@ -26,6 +26,8 @@ type Invocation struct {
 	// in it, for the records.
 	Meta  json.RawMessage
 	Trace string
+	// TraceParent is the id of the caller's span in that trace, or "".
+	TraceParent string
 	// Within reports whether a module, given by its extension id, exists for this caller. If
 	// nil, only the rules decide.
 	Within func(extension string) bool

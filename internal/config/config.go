@@ -39,6 +39,7 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
+	OTel       OTel       `koanf:"otel"`
 	Console    Console    `koanf:"console"`
 	Approvals  Approvals  `koanf:"approvals"`
 	OAuth      OAuth      `koanf:"oauth"`
@@ -240,8 +241,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.Gateway.validate(),
-		c.Node.validate(), c.Host.validate(c.Node.Development)); err != nil {
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
+		c.Gateway.validate(), c.Node.validate(), c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}
 	if c.Store.URL != "" {

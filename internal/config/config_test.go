@@ -329,3 +329,18 @@ func TestAnotherProductsVariableComesAfterOurOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCollectorIsAPlainURL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"{}": true, "{endpoint: 'http://127.0.0.1:4318'}": true, "{endpoint: 'https://otel.example.org/base'}": true,
+		"{endpoint: 'http://collector:4318'}": true, "{endpoint: 'grpc://collector:4317'}": false, "{endpoint: 'collector:4318'}": false,
+		"{endpoint: 'https://u:p@otel.example.org'}": false, "{endpoint: 'https://otel.example.org/?key=1'}": false,
+		"{token_secret: t}": false, "{endpoint: 'http://collector:4318', token_secret: t}": false,
+		"{endpoint: 'http://localhost:4318', token_secret: t}": true,
+	} {
+		if _, err := load(t, "otel: "+text+"\n", nil, nil); (err == nil) != want {
+			t.Errorf("otel: %s: got %v, want it accepted: %v", text, err, want)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		parts.Go(func() error { return w.Run(partsCtx) })
 	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	for _, run := range []func(context.Context){s.notices.Run, s.policy.Run, s.compiler.Run, s.hook.Run} {
+	for _, run := range []func(context.Context){s.notices.Run, s.policy.Run, s.compiler.Run, s.hook.Run, s.metrics.Run} {
 		parts.Go(func() error { run(partsCtx); return nil })
 	}
 	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy); return nil })

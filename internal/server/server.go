@@ -249,6 +249,11 @@ func (s *Server) openPlane() error {
 	s.told = publish.NewQueue(toldQueue)
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
 	s.metrics = telemetry.NewMetrics()
+	export := telemetry.ExportConfig{Endpoint: cfg.OTel.Endpoint, Version: s.version, Instance: s.gateway, Logger: s.logger}
+	if name := cfg.OTel.TokenSecret; name != "" {
+		export.Token = func() (secret.Value, error) { return s.secrets.Get(name) }
+	}
+	s.metrics.Export(export)
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.names.Use(s.catalog, s.intake.Configure)
 	s.engine = invoke.New(invoke.Config{

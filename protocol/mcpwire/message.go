@@ -179,16 +179,23 @@ func (m *Meta) PassOn(inv *capability.Invocation, header string) {
 	if len(foreign) > 0 {
 		inv.Meta = append(append([]byte{'{'}, foreign[1:]...), '}')
 	}
-	inv.Trace = traceID(trace)
+	inv.Trace, inv.TraceParent = traceID(trace)
 }
 
-// traceID returns the trace id of a traceparent (W3C trace context), or "" if it is malformed.
-func traceID(traceparent string) string {
-	parts := strings.Split(traceparent, "-")
-	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
-		return ""
+// traceID returns the ids of trace and span in a traceparent (W3C trace context), or "" if it is
+// malformed.
+func traceID(traceparent string) (trace, span string) {
+	id := func(s string, length int) bool {
+		return len(s) == length && strings.Trim(s, "0123456789abcdef") == "" && strings.Trim(s, "0") != ""
 	}
-	return parts[1]
+	parts := strings.Split(traceparent, "-")
+	if len(parts) < 4 || !id(parts[1], 32) {
+		return "", ""
+	}
+	if id(parts[2], 16) {
+		span = parts[2]
+	}
+	return parts[1], span
 }
 
 // nameIn returns the member "name" of an object, shortened because it is recorded.

@@ -53,8 +53,9 @@ func TestTheTraceOfATraceparent(t *testing.T) {
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": "0af7651916cd43dd8448eb211c80319c",
 		"mine": "", "00-00000000000000000000000000000000-b7ad6b7169203331-01": "",
 	} {
-		if got := traceID(in); got != want {
-			t.Errorf("%s: %q; want got = %v", in, got, want)
+		got, span := traceID(in)
+		if got != want || (span == "b7ad6b7169203331") != (want != "") {
+			t.Errorf("%s: got %q and the span %q, want %q", in, got, span, want)
 		}
 	}
 }

@@ -303,7 +303,12 @@ func (r *run) observe(reply Reply, failure *capability.Error) {
 	if r.engine.cfg.Observer == nil {
 		return
 	}
-	ended := Ended{Surface: r.inv.Surface, State: reply.State, Duration: reply.Duration, Provider: r.providerTime}
+	ended := Ended{
+		Surface: r.inv.Surface, State: reply.State, Duration: reply.Duration, Provider: r.providerTime,
+		ID: r.inv.ID, Parent: r.inv.Parent, Trace: r.inv.Trace, TraceParent: r.inv.TraceParent,
+		Principal: r.inv.Principal.ID, Client: r.inv.Client, Session: r.inv.Session, History: reply.History,
+		Capability: string(reply.Capability), Provided: string(reply.Provider), Target: r.inv.Target,
+	}
 	if r.entry != nil {
 		_, ended.ProviderKind, _ = r.entry.Key().Parts()
 		ended.Action, ended.Effect = string(r.entry.Action), r.entry.Effect

@@ -74,6 +74,14 @@ type Ended struct {
 	Code                          capability.Code // "" when completed
 	Duration, Provider            time.Duration
 	Extension, Runner, Sandbox    string // of a program or command that ran; else ""
+
+	ID, Parent           string // of the invocation, and of the one that made it, or ""
+	Trace, TraceParent   string // ids that the caller named, in hexadecimal, or ""
+	Target               capability.Target
+	Capability, Provided string // id and provider of the chosen entry, or ""
+	Principal, Client    string
+	Session              string
+	History              []Transition // shared; it must not be changed
 }
 
 // Engine runs invocations. It is safe for concurrent use.

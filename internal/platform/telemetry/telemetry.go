@@ -1,6 +1,7 @@
 // Package telemetry sets up the structured log and the Prometheus registry behind /metrics.
 // Metrics contain actions and codes, never inputs, principals or secrets. Label values come
-// from fixed sets or are names of installed modules.
+// from fixed sets or are names of installed modules. Both metrics and calls can be exported to an
+// OpenTelemetry collector; the spans of calls name the principal.
 package telemetry
 
 import (
@@ -41,7 +42,8 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	overhead *prometheus.HistogramVec
 	runs     *prometheus.HistogramVec
-	known    sync.Map // series → *meters; a cache, because looking up a metric costs more than counting
+	exporter *exporter // nil: nothing is exported
+	known    sync.Map  // series → *meters; a cache, because looking up a metric costs more than counting
 }
 
 // series holds the label values that an invocation is counted under.
@@ -84,6 +86,9 @@ func NewMetrics() *Metrics {
 
 // Finished implements invoke.Observer.
 func (m *Metrics) Finished(e invoke.Ended) {
+	if m.exporter != nil {
+		m.exporter.add(e)
+	}
 	at := series{e.Surface, e.ProviderKind, e.Effect, e.State, e.Code}
 	code := cmp.Or(string(e.Code), "ok")
 	found, ok := m.known.Load(at)
