@@ -47,6 +47,9 @@ type Kind struct {
 	Direct bool
 	// Group reports whether a conversation has several people.
 	Group func(conversation string) bool
+	// ID matches the ids of conversations that an agent may name. One conversation has one id, so that
+	// another form of it does not evade the rules about it; nil: every id is possible.
+	ID *regexp.Regexp
 	// Open returns the channel of an account. It does not connect.
 	Open func(Settings) (Channel, error)
 }

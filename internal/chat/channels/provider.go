@@ -184,8 +184,9 @@ func (c *connection) conversation(to string) (string, error) {
 		return "", capability.Errorf(capability.CodeInvalidInput, "message", "%.80q belongs to another account than %s", to, c.account.Ref).
 			With("other_account", "select the account with selector.account, or leave it out")
 	}
-	if to == "" || len(to) > 200 {
-		return "", capability.Errorf(capability.CodeInvalidInput, "message", "a target has 1 to 200 bytes")
+	if to == "" || len(to) > 200 || c.kind.ID != nil && !c.kind.ID.MatchString(to) {
+		return "", capability.Errorf(capability.CodeInvalidInput, "message", "%.80q is not the id of a conversation of %s", to, c.kind.Label).
+			With("invalid_conversation", "use the id that the service shows for the conversation")
 	}
 	return to, nil
 }

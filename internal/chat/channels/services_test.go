@@ -396,10 +396,17 @@ func TestServicesAreRead(t *testing.T) {
 			capability.AsError(err).Reason != "no_attachment" {
 			t.Errorf("another attachment: got %v, want no_attachment", err)
 		}
-		c := send("6", "", "")
-		c.Action, c.Input, c.Principal = "message.read", json.RawMessage(`{"conversation":"`+to+`"}`), capability.Principal{ID: "agent:x", Role: capability.RoleAgent}
-		if _, err := s.provider().Invoke(t.Context(), c); capability.AsError(err) == nil || capability.AsError(err).Reason != "not_yours" {
-			t.Errorf("another agent: got %v, want not_yours", err)
+		for form, want := range map[string]string{
+			to: "not_yours", s.ref.String() + ":" + to: "not_yours", "0" + to: "invalid_conversation", to + " ": "invalid_conversation",
+			to + "?": "invalid_conversation", to + "/../" + to: "invalid_conversation",
+		} {
+			c := send("6", "", "")
+			c.Action, c.Principal = "message.read", capability.Principal{ID: "agent:x", Role: capability.RoleAgent}
+			c.Input, err = json.Marshal(map[string]string{"conversation": form})
+			must(t, "encode", err)
+			if _, err := s.provider().Invoke(t.Context(), c); capability.AsError(err) == nil || capability.AsError(err).Reason != want {
+				t.Errorf("another agent reads %q: got %v, want %s", form, err, want)
+			}
 		}
 	})
 }

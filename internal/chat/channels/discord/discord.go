@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ func Kind() channels.Kind {
 			"message.read", "message.pins.list", "message.attachment.fetch",
 		},
 		Slash: "!", Direct: true, OnceTTL: nonceTTL, MaxText: 2000, MaxFile: 10 << 20, Escapes: true, Rate: 40, Pause: time.Second, GroupPause: time.Second,
+		ID:    regexp.MustCompile(`^[1-9][0-9]{0,19}$`),
 		Group: func(string) bool { return false }, // the limits are the same
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{settings: s}

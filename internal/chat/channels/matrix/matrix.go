@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,9 @@ const (
 	maxGap    = 100  // messages of a room that are requested after a gap
 	maxRooms  = 1000 // whose size is remembered
 	maxPinned = 100
+	// maxJoins bounds the rooms that are entered after one /sync, and maxInvited those that wait for it.
+	maxJoins   = 20
+	maxInvited = 1000
 	// maxPinsRead bounds the pinned messages that are read, each with a request.
 	maxPinsRead = 20
 )
@@ -43,6 +47,7 @@ func Kind() channels.Kind {
 			"message.read", "message.pins.list", "message.attachment.fetch",
 		},
 		Slash: "!", Direct: true, NoButtons: true, OnceTTL: onceTTL, MaxText: 16_000, MaxFile: 20 << 20, Rate: 5, NeedsURL: true,
+		ID:    regexp.MustCompile(`^![^\s/?#%]+$`),
 		Group: func(string) bool { return false }, // the limits are the same
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{members: make(map[string]int)}
@@ -67,10 +72,11 @@ func Kind() channels.Kind {
 	}
 }
 
-// channel is one user of a homeserver. members is used by Run only.
+// channel is one user of a homeserver. members and invited are used by Run only.
 type channel struct {
 	channels.REST
 	members map[string]int // of rooms
+	invited []string       // rooms that are to be entered
 }
 
 // event is an event of a room.
@@ -161,6 +167,13 @@ func (c *channel) sync(ctx context.Context, cursor, me string) (next string, lis
 		return "", nil, err
 	}
 	for room := range got.Rooms.Invite {
+		if len(c.invited) < maxInvited {
+			c.invited = append(c.invited, room)
+		}
+	}
+	joins := c.invited[:min(len(c.invited), maxJoins)]
+	c.invited = c.invited[len(joins):]
+	for _, room := range joins {
 		err := c.ask(ctx, callTimeout, http.MethodPost, "/client/v3/join/"+url.PathEscape(room), map[string]any{}, nil)
 		if e := capability.AsError(err); e != nil && e.Code != capability.CodeFailed { // one that was withdrawn does not matter
 			return "", nil, err

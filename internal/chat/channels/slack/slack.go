@@ -37,6 +37,7 @@ func Kind() channels.Kind {
 			"message.read", "message.pins.list", "message.attachment.fetch",
 		},
 		Slash: "!", Direct: true, MaxText: 3000, MaxFile: 50 << 20, Rate: 20, Pause: time.Second, GroupPause: time.Second,
+		ID:    regexp.MustCompile(`^[A-Z][A-Z0-9]{1,20}$`),
 		Group: func(conversation string) bool { return !strings.HasPrefix(conversation, "D") },
 		Open: func(s channels.Settings) (channels.Channel, error) {
 			c := &channel{settings: s}
