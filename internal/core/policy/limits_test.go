@@ -1,13 +1,17 @@
 package policy_test
 
 import (
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
 func TestLimitsOfATokenBoundAllThatActForIt(t *testing.T) {
@@ -79,5 +83,57 @@ func TestLimitsOfATokenBoundAllThatActForIt(t *testing.T) {
 		if capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%+v: got %v, want invalid_input", l, err)
 		}
+	}
+}
+
+// TestTheCallsOfTheDayOutliveTheServer counts what the log has of a day when a server begins.
+func TestTheCallsOfTheDayOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
+	if err != nil {
+		t.Fatalf("store: got %v, want no error", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	segments, err := segment.Open(filepath.Join(dir, "audit"), segment.Config{})
+	if err != nil {
+		t.Fatalf("segments: got %v, want no error", err)
+	}
+	log, err := audit.Open(t.Context(), audit.Config{Segments: segments, Index: db.Audit("g")})
+	if err != nil {
+		t.Fatalf("log: got %v, want no error", err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	begin := func() *policy.Policy {
+		t.Helper()
+		p, err := policy.New(t.Context(), policy.Config{
+			Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log,
+		})
+		if err != nil {
+			t.Fatalf("policy: got %v, want no error", err)
+		}
+		return p
+	}
+	p := begin()
+	tok, _, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:root", Role: capability.RoleAdmin},
+		policy.TokenRequest{Role: capability.RoleAgent, Name: "busy", Limits: policy.Limits{PerDay: 3}})
+	if err != nil {
+		t.Fatalf("token: got %v, want no error", err)
+	}
+	for _, run := range []string{"run_1", "run_2"} {
+		rec := audit.Record{
+			Logger: "invoke", Event: audit.CapabilityExecuted, User: "agent:busy", Success: audit.OutcomeSuccess,
+			Metadata: audit.Metadata{RunID: run, Surface: "mcp", CapabilityID: "c"},
+		}
+		if _, err := log.Append(t.Context(), rec, audit.Synced); err != nil {
+			t.Fatalf("record: got %v, want no error", err)
+		}
+	}
+	p = begin()
+	if err := p.Admit(t.Context(), tok.Principal()); err != nil {
+		t.Errorf("the third call of the day: got %v, want no error", err)
+	}
+	if err := p.Admit(t.Context(), tok.Principal()); capability.CodeOf(err) != capability.CodeOverloaded {
+		t.Errorf("the fourth call of the day: got %v, want overloaded", err)
 	}
 }
