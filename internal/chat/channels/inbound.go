@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,11 @@ import (
 
 const (
 	// MaxFile is the largest attachment that a message may have.
-	MaxFile = 20 << 20
-	maxText = 64 << 10 // bytes of one message
+	MaxFile  = 20 << 20
+	maxText  = 64 << 10 // bytes of one message
+	maxID    = 600      // bytes of an id, or of two
+	maxPress = 4 << 10
+	maxFiles = 10 // of one message; further ones are left out
 	// refusalTTL is how long a refusal is not answered again for the same user, and maxRefusals how
 	// many of an account are recorded in that time.
 	refusalTTL  = time.Hour
@@ -39,7 +43,15 @@ func (c *connection) receive(ctx context.Context, cursor string, list []Update) 
 			list[i].Text = "/" + rest
 		}
 		list[i].UserName = text.CutBytes(text.Visible(list[i].UserName), 128)
+		list[i].Files = list[i].Files[:min(len(list[i].Files), maxFiles)]
+		for j := range list[i].Files {
+			list[i].Files[j].Name = text.ValidBytes(list[i].Files[j].Name, maxID)
+		}
 	}
+	list = slices.DeleteFunc(list, func(u Update) bool { // no service has such ids
+		ids := []string{u.ID, u.Conversation, u.Thread, u.Message, u.User, u.Data}
+		return len(u.Press) > maxPress || slices.ContainsFunc(ids, func(id string) bool { return len(id) > maxID })
+	})
 	fresh, err := c.hub.cfg.Store.Receive(ctx, c.account.Ref, cursor, list, c.hub.cfg.Now())
 	if err != nil {
 		return err

@@ -8,12 +8,52 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptrace"
 	"net/textproto"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 )
+
+const maxAnswer = 16 << 20 // bytes of a service's answer
+
+// ErrNotSent is the error of a request of which nothing was written.
+var ErrNotSent = errors.New("the service cannot be reached")
+
+// Client makes requests to a service. It follows no redirect and bounds answers. Its errors contain
+// no URL, because the URLs of some services contain the token.
+type Client struct{ http http.Client }
+
+// NewClient returns a client with connections of its own.
+func NewClient() *Client {
+	return &Client{http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Do makes a request. The error is [ErrNotSent], that of the context, or another one if the answer
+// was lost.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	var wrote atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	switch {
+	case err == nil:
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxAnswer), res.Body}
+		return res, nil
+	case !wrote.Load():
+		return nil, ErrNotSent
+	case req.Context().Err() != nil:
+		return nil, req.Context().Err()
+	}
+	return nil, errors.New("the connection ended before the answer")
+}
 
 // REST makes the requests of a service whose API is JSON over HTTP.
 type REST struct {
@@ -86,8 +126,11 @@ func (r *REST) send(ctx context.Context, method, path, kind string, body *bytes.
 		req.Header.Set("Content-Type", kind)
 	}
 	res, err := r.Do(req)
+	if errors.Is(err, ErrNotSent) {
+		return capability.Errorf(capability.CodeUnavailable, r.Account.Kind, "%s cannot be reached", r.Service)
+	}
 	if err != nil {
-		return r.lost(err)
+		return DeliveryUnknown(err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
@@ -116,13 +159,6 @@ func (r *REST) send(ctx context.Context, method, path, kind string, body *bytes.
 	}
 	return capability.Errorf(capability.CodeFailed, r.Account.Kind, "%s refused the request: %.300s", r.Service, said).
 		With("refused_by_service", "")
-}
-
-func (r *REST) lost(err error) error {
-	if errors.Is(err, ErrNotSent) {
-		return capability.Errorf(capability.CodeUnavailable, r.Account.Kind, "%s cannot be reached", r.Service)
-	}
-	return DeliveryUnknown(err)
 }
 
 // Unauthorized returns the error for a refused token.

@@ -28,7 +28,7 @@ type service struct {
 }
 
 // eachService runs a test with every service of the package fakechat.
-func eachService(t *testing.T, test func(s *service)) {
+func eachService(t *testing.T, test func(t *testing.T, s *service)) {
 	for name, open := range map[string]func() (fakechat.Service, channels.Kind){
 		"discord": func() (fakechat.Service, channels.Kind) { return fakechat.NewDiscord(t), discord.Kind() },
 		"matrix":  func() (fakechat.Service, channels.Kind) { return fakechat.NewMatrix(t), matrix.Kind() },
@@ -47,7 +47,7 @@ func eachService(t *testing.T, test func(s *service)) {
 			_, err := r.Add(t.Context(), admin, channels.Account{Ref: s.ref, Secret: "bot", URL: fake.URL()})
 			must(t, "add", err)
 			s.state(capability.StateReady)
-			test(s)
+			test(t, s)
 		})
 	}
 }
@@ -66,9 +66,8 @@ func (s *service) pairs(user string, role capability.Role) {
 	got, err := s.Pair(s.t.Context(), admin, s.ref, role, "", "")
 	must(s.t, "pair", err)
 	s.Write(s.Direct(user), user, got.Send)
-	s.eventually("the user is paired", func() bool {
-		st, err := s.Get(s.t.Context(), s.ref)
-		return err == nil && slices.ContainsFunc(st.People, func(p channels.Person) bool { return p.User == s.User(user) })
+	s.sent("the answer to the pairing", func(m fakechat.Message) bool {
+		return m.Conversation == s.Direct(user) && strings.HasPrefix(m.Text, "You are paired as ")
 	})
 }
 
@@ -113,7 +112,7 @@ func (s *service) call(key, action string, input map[string]any) (out map[string
 func TestServicesDeliverOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	const each = 40
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		users := []string{"71", "72"}
 		for _, user := range users {
 			s.pairs(user, capability.RoleAgent)
@@ -165,7 +164,7 @@ func TestServicesDeliverOnceAndInOrder(t *testing.T) {
 // the person to whom they were sent.
 func TestServicesDecideApprovals(t *testing.T) {
 	t.Parallel()
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		s.pairs("71", capability.RoleOperator)
 		s.pairs("72", capability.RoleAgent)
 		decide := func(user string, a policy.Approval, m fakechat.Message, decision string) {
@@ -219,7 +218,7 @@ func TestServicesDecideApprovals(t *testing.T) {
 func TestServicesAndLostAnswers(t *testing.T) {
 	t.Parallel()
 	method := map[string]string{"discord": "POST messages", "matrix": "send", "slack": "chat.postMessage"}
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		s.enter("71")
 		s.Fail(func(m string, n int) fakechat.Fault {
 			if m != method[s.Kind()] {
@@ -269,7 +268,7 @@ func TestServicesAndLostAnswers(t *testing.T) {
 // TestServicesCarryOutActions edits, deletes, marks and pins messages, and sends files and answers.
 func TestServicesCarryOutActions(t *testing.T) {
 	t.Parallel()
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		to := s.Direct("71")
 		s.enter("71")
 		out, err := s.call("1", "message.send", map[string]any{"to": to, "text": "first"})
@@ -322,7 +321,7 @@ func TestServicesCarryOutActions(t *testing.T) {
 // TestServicesAndRevokedTokens requires that a refused token is reported without being shown.
 func TestServicesAndRevokedTokens(t *testing.T) {
 	t.Parallel()
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		s.Revoke()
 		s.state(capability.StateUnauthorized)
 		got, err := s.Get(t.Context(), s.ref)
@@ -342,7 +341,7 @@ func TestServicesAndRevokedTokens(t *testing.T) {
 // is not readable.
 func TestServicesAreRead(t *testing.T) {
 	t.Parallel()
-	eachService(t, func(s *service) {
+	eachService(t, func(t *testing.T, s *service) {
 		s.pairs("71", capability.RoleAgent)
 		to := s.Direct("71")
 		out, err := s.call("1", "message.send", map[string]any{"to": to, "text": "of the account"})
@@ -408,5 +407,25 @@ func TestServicesAreRead(t *testing.T) {
 				t.Errorf("another agent reads %q: got %v, want %s", form, err, want)
 			}
 		}
+	})
+}
+
+// TestServicesAndOversizedIDs requires that an update with an id that no service makes is left out,
+// and stops none behind it.
+func TestServicesAndOversizedIDs(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(t *testing.T, s *service) {
+		if s.kind.NoButtons {
+			return // its ids are bounded by the same code
+		}
+		s.pairs("71", capability.RoleAgent)
+		s.Press(s.Direct("71"), "72", "1", strings.Repeat("x", 100_000))
+		s.Write(s.Direct("71"), "71", "behind it")
+		s.eventually("the message behind it is handled", func() bool { return len(s.chat.all()) == 1 })
+		if got := s.refusals(); len(got) != 0 {
+			t.Errorf("the press: got refusals %v, want it left out", got)
+		}
+		s.Press(s.Direct("71"), "72", "1", "once")
+		s.eventually("a press of usual size is refused", func() bool { return slices.Equal(s.refusals(), []string{"unpaired"}) })
 	})
 }

@@ -1,7 +1,6 @@
 package fakechat
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -264,17 +263,12 @@ func (d *Discord) do(r *http.Request, parts []string, in map[string]any, file, d
 
 // gateway is one connection for events.
 func (d *Discord) gateway(w http.ResponseWriter, r *http.Request) {
-	conn, err := websocket.Accept(w, r, nil)
-	if err != nil {
+	conn, ctx, cancel := accept(w, r)
+	if conn == nil {
 		return
 	}
-	defer func() { _ = conn.CloseNow() }()
-	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	write := func(v any) bool {
-		raw, err := json.Marshal(v)
-		return err == nil && conn.Write(ctx, websocket.MessageText, raw) == nil
-	}
+	write := func(v any) bool { return writeJSON(ctx, conn, v) }
 	if !write(map[string]any{"op": 10, "d": map[string]any{"heartbeat_interval": 1000}}) {
 		return
 	}

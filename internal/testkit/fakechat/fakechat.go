@@ -4,6 +4,7 @@
 package fakechat
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coder/websocket"
 )
 
 // Fault is what happens to one request instead of, or after, its answer.
@@ -218,6 +221,25 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// accept opens a WebSocket, which cancel closes. conn is nil if it cannot be opened.
+func accept(w http.ResponseWriter, r *http.Request) (conn *websocket.Conn, ctx context.Context, cancel func()) {
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return nil, nil, nil
+	}
+	ctx, stop := context.WithCancel(r.Context())
+	return conn, ctx, func() {
+		stop()
+		_ = conn.CloseNow()
+	}
+}
+
+// writeJSON sends a frame, and reports whether the connection took it.
+func writeJSON(ctx context.Context, conn *websocket.Conn, v any) bool {
+	raw, err := json.Marshal(v)
+	return err == nil && conn.Write(ctx, websocket.MessageText, raw) == nil
 }
 
 func drop(w http.ResponseWriter) {

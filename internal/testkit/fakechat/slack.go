@@ -1,14 +1,11 @@
 package fakechat
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/coder/websocket"
 )
 
 // Slack is Slack's Web API and Socket Mode with one app.
@@ -249,17 +246,12 @@ func shown(in map[string]any) string {
 
 // socket is one connection for events. What was not acknowledged comes again on the next one.
 func (s *Slack) socket(w http.ResponseWriter, r *http.Request) {
-	conn, err := websocket.Accept(w, r, nil)
-	if err != nil {
+	conn, ctx, cancel := accept(w, r)
+	if conn == nil {
 		return
 	}
-	defer func() { _ = conn.CloseNow() }()
-	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	write := func(v any) bool {
-		raw, err := json.Marshal(v)
-		return err == nil && conn.Write(ctx, websocket.MessageText, raw) == nil
-	}
+	write := func(v any) bool { return writeJSON(ctx, conn, v) }
 	if !write(map[string]any{"type": "hello", "num_connections": 1}) {
 		return
 	}
