@@ -18,7 +18,6 @@ import (
 // when they were written say so. The first is not an attack: a confined program
 // must still be able to work.
 func TestOwnAttacks(t *testing.T) {
-	t.Parallel()
 	writes := []string{"filesystem.write"}
 	network, hosts := []string{"network"}, []string{"a.test"}
 	tryAll(t, []attack{

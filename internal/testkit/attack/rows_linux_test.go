@@ -32,6 +32,7 @@ type attack struct {
 	timeout     int
 	tiers       string // "T3 T2" if empty
 	process     bool   // a foreign process is among the victims
+	alone       bool   // it bounds a time, so that it runs before those that exhaust the machine
 	do          func(l *lab)
 }
 
@@ -39,23 +40,40 @@ func places() []place {
 	return []place{{"T3", "root"}, {"T3", "unprivileged"}, {"T2", "root"}, {"T2", "unprivileged"}}
 }
 
-// tryAll runs attacks as subtests named row/tier/user.
+// tryAll runs attacks as subtests named row/tier/user: first those that need to be alone, then all
+// others in parallel, also with other tests.
 func tryAll(t *testing.T, list []attack) {
 	t.Helper()
 	for _, a := range list {
-		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
-			for _, p := range places() {
-				t.Run(p.tier+"/"+p.user, func(t *testing.T) {
-					t.Parallel()
-					if a.tiers != "" && !strings.Contains(a.tiers, p.tier) {
-						t.Skipf("SKIPPED: the row is for %s", a.tiers)
-					}
-					a.at(t, p.at(t))
-				})
-			}
-		})
+		if a.alone {
+			a.try(t)
+		}
 	}
+	t.Parallel()
+	for _, a := range list {
+		if !a.alone {
+			a.try(t)
+		}
+	}
+}
+
+// try runs an attack at all places, which run in parallel.
+func (a attack) try(t *testing.T) {
+	t.Helper()
+	t.Run(a.name, func(t *testing.T) {
+		if !a.alone {
+			t.Parallel()
+		}
+		for _, p := range places() {
+			t.Run(p.tier+"/"+p.user, func(t *testing.T) {
+				t.Parallel()
+				if a.tiers != "" && !strings.Contains(a.tiers, p.tier) {
+					t.Skipf("SKIPPED: the row is for %s", a.tiers)
+				}
+				a.at(t, p.at(t))
+			})
+		}
+	})
 }
 
 func (a attack) at(t *testing.T, s *server) {

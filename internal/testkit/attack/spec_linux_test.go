@@ -17,7 +17,6 @@ var neighbours sync.Mutex
 
 // TestAttacks makes every attack of the table, A1 to A25.
 func TestAttacks(t *testing.T) {
-	t.Parallel()
 	writes := []string{"filesystem.write"}
 	tryAll(t, []attack{
 		{name: "A1", permissions: writes, do: func(l *lab) { l.neighbour(); l.stopped("a1", 7) }},
@@ -46,7 +45,7 @@ func TestAttacks(t *testing.T) {
 		}},
 		{name: "A19", timeout: 60, do: outputIsBounded},
 		{name: "A20", permissions: writes, limits: map[string]int{"disk_mb": 8}, timeout: 60, do: diskIsBounded},
-		{name: "A21", timeout: 2, do: func(l *lab) {
+		{name: "A21", timeout: 2, alone: true, do: func(l *lab) {
 			r := l.task("a21")
 			if r.Err == nil || r.Err.Code != "timeout" || !strings.Contains(r.Output, "begun") || fmt.Sprint(r.Err.Details["exit_code"]) != "124" {
 				l.Errorf("%v %v %q", r.Err, detailsOf(r), r.Output)
@@ -56,7 +55,7 @@ func TestAttacks(t *testing.T) {
 			}
 			l.recordedRun(run{}, "capability_timeout", `"sandbox":"`+l.tier+`"`)
 		}},
-		{name: "A22", timeout: 6, do: nobodySurvives},
+		{name: "A22", timeout: 6, alone: true, do: nobodySurvives},
 		{name: "A23", process: true, do: func(l *lab) {
 			before := niceness(l.pid)
 			l.stopped("a23", 20)
