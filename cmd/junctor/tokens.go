@@ -20,6 +20,7 @@ func (a *app) tokensCommand() *cobra.Command {
 		Expires string   `json:"expires,omitempty"`
 
 		Limits policy.Limits `json:"limits,omitzero"`
+		Most   string        `json:"most,omitempty"`
 	}
 	create := &cobra.Command{
 		Use: "create --role ROLE", Short: "Create a token and show it, this once", Args: cobra.NoArgs,
@@ -44,6 +45,7 @@ func (a *app) tokensCommand() *cobra.Command {
 	f.StringVar(&req.View, "view", "", "`VIEW` view of the catalog that the token sees unless it names another")
 	f.IntVar(&req.Limits.PerMinute, "per-minute", 0, "`N` at most so many calls a minute, with those of its helpers (default no limit)")
 	f.IntVar(&req.Limits.PerDay, "per-day", 0, "`N` at most so many calls a day, in UTC (default no limit)")
+	f.StringVar(&req.Most, "max-effect", "", "`EFFECT` strongest effect of its calls, for the role agent: read, write or external")
 	f.StringVar(&req.Expires, "expires", "", "`DURATION` lifetime, such as 8h (default until revoked)")
 	_ = create.MarkFlagRequired("role")
 	list := &cobra.Command{
@@ -51,7 +53,7 @@ func (a *app) tokensCommand() *cobra.Command {
 		RunE: shows(a, "/api/v1/tokens", func(out struct{ Tokens []policy.Token }) error {
 			var rows [][]string
 			for _, t := range out.Tokens {
-				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked), limits(t.Limits)})
+				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked), limits(t)})
 			}
 			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED", "LIMITS"}, rows,
 				"there are no tokens; create one with: junctor tokens create --role ROLE")
@@ -66,9 +68,12 @@ func (a *app) tokensCommand() *cobra.Command {
 	return a.group("tokens", "Manage tokens: who may call, in which role", create, list, revoke)
 }
 
-// limits describes the limits of a token.
-func limits(l policy.Limits) string {
-	var parts []string
+// limits describes the bounds of a token.
+func limits(t policy.Token) string {
+	l, parts := t.Limits, []string(nil)
+	if t.Most != "" {
+		parts = append(parts, string(t.Most))
+	}
 	if l.PerMinute > 0 {
 		parts = append(parts, fmt.Sprintf("%d/min", l.PerMinute))
 	}

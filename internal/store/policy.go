@@ -12,11 +12,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of, per_minute, per_day`
+const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of, per_minute, per_day, most`
 
 func scanToken(s Scanner) (t policy.Token, err error) {
 	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires},
-		instant{&t.Revoked}, delegation{&t.OnBehalfOf}, &t.Limits.PerMinute, &t.Limits.PerDay)
+		instant{&t.Revoked}, delegation{&t.OnBehalfOf}, &t.Limits.PerMinute, &t.Limits.PerDay, &t.Most)
 	return t, err
 }
 
@@ -48,11 +48,11 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 	return d.InTx(ctx, "token "+t.Name, func(tx *sql.Tx) error {
 		ok, err := changed(tx.ExecContext(ctx, `
 			INSERT INTO tokens (`+tokenColumns+`)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
 			WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
 			ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, Nanos(t.Created), Nanos(t.Expires), Nanos(t.Revoked), behalf,
-			t.Limits.PerMinute, t.Limits.PerDay))
+			t.Limits.PerMinute, t.Limits.PerDay, t.Most))
 		if err == nil && !ok {
 			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("",
 				"choose another name, or revoke that one with: junctor tokens revoke "+t.Name)

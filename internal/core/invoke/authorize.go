@@ -80,7 +80,7 @@ func (e *Engine) authorize(inv *capability.Invocation, entry *catalog.Entry) pol
 // credential.
 const ReasonScope = "insufficient_scope"
 
-// covered drops the candidates whose effect the credential's scopes do not cover. If none is
+// covered drops the candidates whose effect the credential does not cover. If none is
 // left, the error is denied, reason [ReasonScope].
 func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	if !r.inv.Principal.Scoped {
@@ -96,9 +96,9 @@ func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		return kept, nil
 	}
 	r.entry = candidates[0]
-	return nil, capability.Errorf(capability.CodeDenied, "authorize", "the access token's scopes do not cover %s, which has effect %s",
+	return nil, capability.Errorf(capability.CodeDenied, "authorize", "this token does not cover %s, which has effect %s",
 		r.inv.Target, r.entry.Effect).
-		With(ReasonScope, "get a token with a wider scope").Detail("effect", string(r.entry.Effect))
+		With(ReasonScope, "use a token that covers this effect").Detail("effect", string(r.entry.Effect))
 }
 
 // obtainConsent sets r.consent if the call requires an approval and has one. Otherwise it

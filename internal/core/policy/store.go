@@ -80,6 +80,8 @@ type Token struct {
 	Expires time.Time       `json:"expires,omitzero"`
 	Revoked time.Time       `json:"revoked,omitzero"`
 	Limits  Limits          `json:"limits,omitzero"`
+	// Most is the strongest effect of calls with the token; "": they are not bounded.
+	Most capability.Effect `json:"most,omitempty"`
 	// OnBehalfOf bounds the token's rights; nil for a token without a bound.
 	OnBehalfOf *Delegation `json:"on_behalf_of,omitempty"`
 }
@@ -94,7 +96,9 @@ type Delegation struct {
 
 // Principal returns the principal of calls with this token.
 func (t Token) Principal() capability.Principal {
-	p := capability.Principal{ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View}
+	p := capability.Principal{
+		ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View, Scoped: t.Most != "", Most: t.Most,
+	}
 	if d := t.OnBehalfOf; d != nil {
 		p.OnBehalfOf, p.Scoped, p.Most = d.By.ID, d.By.Scoped, d.By.Most
 	}

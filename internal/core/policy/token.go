@@ -21,6 +21,7 @@ type TokenRequest struct {
 	View    string
 	Expires time.Duration // 0 = never
 	Limits  Limits
+	Most    capability.Effect // the strongest effect of its calls, for the role agent; "": not bounded
 	// OnBehalfOf bounds the token's rights and provides its labels. It must be a valid
 	// principal. If nil, the rights are not bounded.
 	OnBehalfOf *capability.Principal
@@ -44,6 +45,11 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	if req.Expires < 0 {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the expiry %s lies in the past", req.Expires)
 	}
+	bounds := []capability.Effect{"", capability.EffectRead, capability.EffectWrite, capability.EffectExternal}
+	if req.Most != "" && req.Role != capability.RoleAgent || !slices.Contains(bounds, req.Most) {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
+			"the effects of an agent's token can be bounded to read, write or external; other roles have no such bound")
+	}
 	if !req.Limits.valid() {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "a limit of calls is between 0 and %d", MaxLimit)
 	}
@@ -51,7 +57,7 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 		return Token{}, secret.Value{}, err
 	}
 	now := p.now().UTC()
-	t := Token{ID: newID("tok_", now), Name: req.Name, Role: req.Role, Labels: req.Labels, View: req.View, Created: now, Limits: req.Limits}
+	t := Token{ID: newID("tok_", now), Name: req.Name, Role: req.Role, Labels: req.Labels, View: req.View, Created: now, Limits: req.Limits, Most: req.Most}
 	if t.Name == "" {
 		t.Name = t.ID
 	}

@@ -23,12 +23,13 @@ func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Pr
 
 func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req struct {
-		Role    capability.Role `json:"role"`
-		Name    string          `json:"name"`
-		Labels  []string        `json:"labels"`
-		View    string          `json:"view"`
-		Expires string          `json:"expires"`
-		Limits  policy.Limits   `json:"limits"`
+		Role    capability.Role   `json:"role"`
+		Name    string            `json:"name"`
+		Labels  []string          `json:"labels"`
+		View    string            `json:"view"`
+		Expires string            `json:"expires"`
+		Limits  policy.Limits     `json:"limits"`
+		Most    capability.Effect `json:"most"`
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	t, value, err := s.Policy.CreateToken(r.Context(), who, policy.TokenRequest{
-		Role: req.Role, Name: req.Name, Labels: req.Labels, View: req.View, Expires: expires, Limits: req.Limits,
+		Role: req.Role, Name: req.Name, Labels: req.Labels, View: req.View, Expires: expires, Limits: req.Limits, Most: req.Most,
 	})
 	if err != nil {
 		return err

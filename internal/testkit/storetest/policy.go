@@ -17,6 +17,7 @@ func token(id, name string) policy.Token {
 func tokensComeBack(t *testing.T, s Stores) {
 	full := token("tok_2", "two")
 	full.Labels, full.View, full.Expires, full.Created = []string{"home", `od"d`}, "coding", day(9), day(1)
+	full.Most = capability.EffectWrite
 	full.OnBehalfOf = &policy.Delegation{Token: "tok_0", By: capability.Principal{
 		ID: "agent:oidc/x", Role: capability.RoleAgent,
 		Labels: []string{"home"}, Scoped: true, Most: capability.EffectRead,
