@@ -16,6 +16,7 @@ const channelsPath = "/api/v1/channels"
 type channelRow struct {
 	Kind, Account, Gateway, Name, Secret, URL, Verify string
 	State                                             struct{ State, Reason string }
+	Guests                                            bool
 	Added                                             time.Time
 	People                                            []channelPerson
 }
@@ -43,6 +44,7 @@ func (a *app) channelsCommand() *cobra.Command {
 		URL     string `json:"url,omitempty"`
 		Greet   bool   `json:"greet,omitempty"`
 		Tasks   bool   `json:"tasks,omitempty"`
+		Guests  bool   `json:"guests,omitempty"`
 		Verify  string `json:"verify,omitempty"`
 	}
 	add := &cobra.Command{
@@ -63,6 +65,7 @@ func (a *app) channelsCommand() *cobra.Command {
 	f.StringVar(&in.URL, "api-url", "", "`URL` another server of the service, or the receiver of a webhook")
 	f.BoolVar(&in.Tasks, "tasks", false, "send operators the starts, questions and results of all tasks (default each person's own results)")
 	f.BoolVar(&in.Greet, "greet", false, "answer people who are not paired with one line (default nothing)")
+	f.BoolVar(&in.Guests, "guests", false, "let people in groups who are not paired talk to the agent, which only reads for them")
 	f.StringVar(&in.Verify, "verify", "", "`off` to let buttons approve dangerous calls too, without a code")
 	_ = add.MarkFlagRequired("token-secret")
 	list := &cobra.Command{
@@ -88,6 +91,7 @@ func (a *app) channelsCommand() *cobra.Command {
 					{"secret", c.Secret},
 					{"url", dash(c.URL)},
 					{"verify", cmp.Or(c.Verify, "code")},
+					{"guests", cmp.Or(map[bool]string{true: "in groups"}[c.Guests], "none")},
 					{"server", c.Gateway},
 					{"added", when(c.Added)},
 				}

@@ -108,12 +108,13 @@ func (r Ref) Key() capability.ProviderKey {
 // Account is the stored record of an account.
 type Account struct {
 	Ref
-	Gateway string    `json:"gateway"`         // the server that runs it
-	Secret  string    `json:"secret"`          // name of the secret with its token
-	URL     string    `json:"url"`             // of a service that is not the public one, or of a receiver
-	Greet   bool      `json:"greet"`           // unknown senders get one line
-	Verify  string    `json:"verify"`          // off: buttons decide what otherwise needs a code, too
-	Tasks   bool      `json:"tasks,omitempty"` // operators get messages about the tasks of all
+	Gateway string    `json:"gateway"`          // the server that runs it
+	Secret  string    `json:"secret"`           // name of the secret with its token
+	URL     string    `json:"url"`              // of a service that is not the public one, or of a receiver
+	Greet   bool      `json:"greet"`            // unknown senders get one line
+	Verify  string    `json:"verify"`           // off: buttons decide what otherwise needs a code, too
+	Tasks   bool      `json:"tasks,omitempty"`  // operators get messages about the tasks of all
+	Guests  bool      `json:"guests,omitempty"` // in groups, people who are not paired may talk to the agent
 	Added   time.Time `json:"added"`
 	Cursor  string    `json:"-"`
 }
@@ -161,10 +162,16 @@ type Update struct {
 
 // File describes an attachment.
 type File struct {
+	// ID is how the service finds the attachment, if it needs more than the message and the index. It is
+	// part of the reference of the message then, behind [FileMark].
+	ID   string `json:",omitzero"`
 	Name string
 	Size int64
 	Data []byte `json:",omitzero"` // of one that is sent
 }
+
+// FileMark separates the id of an attachment from that of its message.
+const FileMark = "~"
 
 // Verb is what an operation does.
 type Verb string

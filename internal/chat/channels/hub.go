@@ -150,7 +150,8 @@ func (h *Hub) open(a Account) (*connection, error) {
 	return &connection{
 		hub: h, account: a, kind: k, channel: channel,
 		inbound: newLanes(maxHandling), urgent: newLanes(maxHandling), outbound: newLanes(maxSending),
-		limit: rate.NewLimiter(k.Rate, max(1, int(k.Rate))), room: make(chan struct{}, maxWaiting), ready: make(chan struct{}),
+		limit: rate.NewLimiter(k.Rate, max(1, int(k.Rate))), guests: rate.NewLimiter(guestRate, guestBurst),
+		room: make(chan struct{}, maxWaiting), ready: make(chan struct{}),
 		state: capability.Availability{State: capability.StateStarting, Reason: "it connects", Since: h.cfg.Now()},
 		next:  make(map[string]time.Time),
 	}, nil
@@ -298,6 +299,12 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 	if err := h.cfg.Store.CreateAccount(ctx, a); err != nil {
 		return Status{}, err
 	}
+	if a.Guests {
+		if err := h.admitGuests(ctx, by, a.Ref); err != nil {
+			_ = h.cfg.Store.DeleteAccount(context.WithoutCancel(ctx), a.Ref) // it was not added
+			return Status{}, err
+		}
+	}
 	h.record(ctx, audit.ChannelAdded, a.Ref, by.ID, nil)
 	h.mu.Lock()
 	h.accounts[a.Ref] = c
@@ -311,7 +318,7 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 
 // Remove disconnects and removes an account, and ends the tokens that were made for its people.
 func (h *Hub) Remove(ctx context.Context, by capability.Principal, r Ref) error {
-	people, err := h.cfg.Store.People(ctx, r)
+	one, err := h.Get(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -325,12 +332,14 @@ func (h *Hub) Remove(ctx context.Context, by capability.Principal, r Ref) error 
 	}
 	h.changed()
 	if err := h.cfg.Store.DeleteAccount(ctx, r); err != nil {
-		if capability.CodeOf(err) == capability.CodeNotFound {
-			err = NotFound(r)
-		}
 		return err
 	}
-	for _, p := range people {
+	if one.Guests {
+		if _, err := h.cfg.Policy.RevokeToken(ctx, by, guestName(r)); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+			return err
+		}
+	}
+	for _, p := range one.People {
 		if err := h.endToken(ctx, by, p); err != nil {
 			return err
 		}
@@ -369,6 +378,7 @@ type connection struct {
 	inbound, outbound *lanes
 	urgent            *lanes // inbound decisions and control words
 	limit             *rate.Limiter
+	guests            *rate.Limiter
 	room              chan struct{} // a slot for each update that is not handled
 	cancel            context.CancelFunc
 	ended             chan struct{}

@@ -46,6 +46,7 @@ func (c *connection) receive(ctx context.Context, cursor string, list []Update) 
 		list[i].Files = list[i].Files[:min(len(list[i].Files), maxFiles)]
 		for j := range list[i].Files {
 			list[i].Files[j].Name = text.ValidBytes(list[i].Files[j].Name, maxID)
+			list[i].Files[j].ID = text.ValidBytes(list[i].Files[j].ID, maxID)
 		}
 	}
 	list = slices.DeleteFunc(list, func(u Update) bool { // no service has such ids
@@ -163,6 +164,9 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 		if capability.CodeOf(err) != capability.CodeDenied {
 			return err
 		}
+		if c.account.Guests && group && u.Kind == Wrote && capability.AsError(err).Reason == reasonUnpaired {
+			return c.guest(ctx, r)
+		}
 		return c.refuse(ctx, r, err)
 	}
 	if u.Kind == Pressed {
@@ -192,7 +196,7 @@ func (c *connection) words(ctx context.Context, r Received) (string, error) {
 	if r.Update.Forwarded {
 		said = "[forwarded] " + said // a command of another person runs nothing
 	}
-	_, readable := c.channel.(Reader)
+	_, readable := c.channel.(Fetcher)
 	for i, f := range r.Update.Files {
 		name := text.Quote(text.CutBytes(f.Name, 100))
 		if f.Size > MaxFile {
@@ -203,8 +207,12 @@ func (c *connection) words(ctx context.Context, r Received) (string, error) {
 			said += fmt.Sprintf("\n[attachment %s, %d bytes, not read]", name, f.Size)
 			continue
 		}
+		id := r.Update.Message
+		if f.ID != "" {
+			id += FileMark + f.ID
+		}
 		said += fmt.Sprintf("\n[attachment %s, %d bytes; message.attachment.fetch with messageRef %s and index %d reads it]", name, f.Size,
-			c.messageRef(r.Update.Conversation, r.Update.Message), i)
+			c.messageRef(r.Update.Conversation, id), i)
 	}
 	return strings.TrimSpace(said), nil
 }

@@ -30,17 +30,24 @@ type Message struct {
 
 // Reader is a channel whose conversations can be read. Its errors are those of [Channel].
 type Reader interface {
+	Fetcher
 	// Read returns at most limit messages of a conversation, the newest first: those before the
 	// message before, unless it is "", or the pinned ones.
 	Read(ctx context.Context, conversation, before string, pinned bool, limit int) ([]Message, error)
+}
+
+// Fetcher is a channel whose attachments can be fetched.
+type Fetcher interface {
 	// Fetch returns an attachment of a message. The error is too_large for more than limit bytes.
 	Fetch(ctx context.Context, conversation, message string, index, limit int) (File, error)
 }
 
 // read carries out message.read, message.pins.list and message.attachment.fetch.
 func (c *connection) read(ctx context.Context, k capability.Call, in input) (capability.Result, error) {
-	reader, ok := c.channel.(Reader)
-	if !ok {
+	reader, readable := c.channel.(Reader)
+	fetcher, fetchable := c.channel.(Fetcher)
+	fetch := k.Action == "message.attachment.fetch"
+	if !readable && !fetch || !fetchable {
 		return capability.Result{}, capability.UnknownCapability(k.Member)
 	}
 	var op Op
@@ -65,9 +72,9 @@ func (c *connection) read(ctx context.Context, k capability.Call, in input) (cap
 	if err != nil {
 		return capability.Result{}, err
 	}
-	if k.Action == "message.attachment.fetch" {
+	if fetch {
 		index, _ := in["index"].(float64)
-		return c.fetch(ctx, k, reader, op, int(index))
+		return c.fetch(ctx, k, fetcher, op, int(index))
 	}
 	_, before, _ := cutLast(in.text("before"))
 	if in.text("before") != "" && before == "" {
@@ -111,6 +118,10 @@ func (c *connection) readable(ctx context.Context, k capability.Call, conversati
 	if k.Principal.Role == capability.RoleAdmin || k.Principal.Role == capability.RoleOperator {
 		return nil
 	}
+	if guestsOnly(k, conversation) {
+		return capability.Errorf(capability.CodeDenied, string(k.Action), "guests read only the conversation in which they write").
+			With("not_yours", "ask there")
+	}
 	people, err := c.hub.cfg.Store.People(ctx, c.account.Ref)
 	if err != nil {
 		return err
@@ -125,8 +136,8 @@ func (c *connection) readable(ctx context.Context, k capability.Call, conversati
 }
 
 // fetch stores an attachment as an artifact of the call. A short text is part of the result.
-func (c *connection) fetch(ctx context.Context, k capability.Call, reader Reader, op Op, index int) (capability.Result, error) {
-	f, err := reader.Fetch(ctx, op.Conversation, op.Message, index, MaxFile)
+func (c *connection) fetch(ctx context.Context, k capability.Call, from Fetcher, op Op, index int) (capability.Result, error) {
+	f, err := from.Fetch(ctx, op.Conversation, op.Message, index, MaxFile)
 	if err != nil {
 		return capability.Result{}, err
 	}
@@ -168,19 +179,24 @@ func (r *REST) Download(ctx context.Context, address string, hosts []string, aut
 			return nil, capability.Wrap(capability.CodeUnauthenticated, r.Account.Kind, "the token of "+r.Account.String()+" is not stored", err)
 		}
 	}
-	res, err := r.http.Do(req)
+	return r.File(req, r.Service, limit)
+}
+
+// File returns the answer to a request for a file, at most limit bytes. service is its name, for errors.
+func (c *Client) File(req *http.Request, service string, limit int) ([]byte, error) {
+	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, r.Account.Kind, "the file cannot be downloaded from %s", r.Service)
+		return nil, capability.Errorf(capability.CodeUnavailable, "message", "the file cannot be downloaded from %s", service)
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
 	switch {
 	case res.StatusCode != http.StatusOK:
-		return nil, capability.Errorf(capability.CodeFailed, r.Account.Kind, "%s answered %s for the file", r.Service, res.Status)
+		return nil, capability.Errorf(capability.CodeFailed, "message", "%s answered %s for the file", service, res.Status)
 	case err != nil:
-		return nil, capability.Errorf(capability.CodeUnavailable, r.Account.Kind, "the download from %s was interrupted", r.Service)
+		return nil, capability.Errorf(capability.CodeUnavailable, "message", "the download from %s was interrupted", service)
 	case len(data) > limit:
-		return nil, capability.Errorf(capability.CodeTooLarge, r.Account.Kind, "the attachment has more than %d MiB", limit>>20).
+		return nil, capability.Errorf(capability.CodeTooLarge, "message", "the attachment has more than %d MiB", limit>>20).
 			With("attachment_too_large", "")
 	}
 	return data, nil

@@ -407,6 +407,17 @@ func TestServicesAreRead(t *testing.T) {
 				t.Errorf("another agent reads %q: got %v, want %s", form, err, want)
 			}
 		}
+		c := send("7", "", "")
+		c.Action, c.Principal.Role, c.Principal.Labels = "message.read", capability.RoleAgent, []string{channels.GuestLabel}
+		other := s.Group()
+		for form, ok := range map[string]bool{other: true, to: false} {
+			c.Input, err = json.Marshal(map[string]string{"conversation": form})
+			must(t, "encode", err)
+			c.Context.Route = &capability.Route{Kind: s.ref.Kind, Account: s.ref.Account, Conversation: other}
+			if _, err := s.provider().Invoke(t.Context(), c); (err == nil) != ok {
+				t.Errorf("for a guest of %q, read %q: got %v, want it to be read: %t", other, form, err, ok)
+			}
+		}
 	})
 }
 

@@ -66,6 +66,7 @@ const (
 	ChannelPairing     Event = "channel_pairing" // a code was made
 	ChannelPaired      Event = "channel_paired"
 	ChannelUnpaired    Event = "channel_unpaired"
+	ChannelGuest       Event = "channel_guest"   // a person in a group who is not paired wrote to the agent
 	ChannelRefused     Event = "channel_refused" // what arrived changes nothing
 	ChannelUndelivered Event = "channel_undelivered"
 
@@ -183,7 +184,7 @@ func EventTable() (rows []EventRow) {
 		{Info, s, false, []Event{
 			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
 			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
-			ChannelUnpaired, Login, SessionEnded, ConfigChanged, AuditVerified,
+			ChannelUnpaired, ChannelGuest, Login, SessionEnded, ConfigChanged, AuditVerified,
 		}},
 		{Info, 0, false, []Event{
 			TaskCreated, TaskStatusChanged, TaskDecision, TaskValidated, WorkspaceProvisioned, WorkspaceFinalized,

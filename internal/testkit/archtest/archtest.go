@@ -129,6 +129,7 @@ func libraryHomes() map[string]string {
 		"github.com/creack/pty":           "internal/platform/process",
 		"golang.org/x/term":               "cmd/junctor",
 		"github.com/go-telegram/bot":      "internal/chat/channels/telegram",
+		"github.com/yuin/goldmark":        "internal/chat/channels",
 		"charm.land/bubbletea":            "cmd/junctor",
 		"github.com/charmbracelet/x/ansi": "cmd/junctor",
 		"mvdan.cc/sh":                     "internal/taskagents/permit",

@@ -211,7 +211,8 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 		return http.StatusOK, map[string]any{"event_id": m.send(room, parts[5], parts[6], in)}
 	case "redact":
 		for _, one := range m.messages {
-			if one.ID == parts[5] {
+			one.Markdown = text(in, "formatted_body") != ""
+		if one.ID == parts[5] {
 				one.Deleted = true
 			}
 			one.Reactions = slices.DeleteFunc(one.Reactions, func(r string) bool { return strings.HasSuffix(r, " "+parts[5]) })
@@ -258,6 +259,7 @@ func (m *Matrix) send(room, kind, transaction string, in map[string]any) string 
 		of.Edits++
 	case kind == "m.room.message":
 		one := &Message{ID: id, Conversation: room, Text: text(in, "body"), Answers: text(in, "m.relates_to", "m.in_reply_to", "event_id")}
+		one.Markdown = text(in, "formatted_body") != ""
 		if text(in, "msgtype") == "m.file" {
 			one.Text, one.File, one.Data = "", text(in, "body"), m.files[strings.TrimPrefix(text(in, "url"), "mxc://test/")]
 		}

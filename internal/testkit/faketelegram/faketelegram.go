@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +42,7 @@ type Message struct {
 	Chat     int64
 	Thread   int
 	Text     string
+	Styled   string   // the text with its tags, as it was sent; "" without a mode
 	Buttons  []string // data of the buttons
 	File     string   // name of the document
 	Data     string   // content of the document
@@ -215,9 +218,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.control(w, r)
 		return
 	}
+	s.mu.Lock()
+	files := "/file/bot" + s.token + "/documents/"
+	s.mu.Unlock()
+	if name, ok := strings.CutPrefix(r.URL.Path, files); ok {
+		fmt.Fprintf(w, "content of %s", name)
+		return
+	}
 	rest, _ := strings.CutPrefix(r.URL.Path, "/bot")
 	token, method, _ := strings.Cut(rest, "/")
-	params, files, err := arguments(r)
+	params, documents, err := arguments(r)
 	if err != nil {
 		fail(w, Fault{Status: http.StatusBadRequest}, "Bad Request: "+err.Error())
 		return
@@ -246,7 +256,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.poll(w, r, params)
 		return
 	}
-	result, problem := s.do(method, params, files)
+	result, problem := s.do(method, params, documents)
 	switch {
 	case problem != "":
 		fail(w, Fault{Status: http.StatusBadRequest}, "Bad Request: "+problem)
@@ -296,6 +306,18 @@ func arguments(r *http.Request) (params map[string]string, files map[string][2]s
 			params[p.FormName()] = string(data)
 		}
 	}
+}
+
+var tag = regexp.MustCompile(`<[^>]*>`)
+
+// parsed returns the text of HTML with tags of those that the service accepts.
+func parsed(styled string) (text, problem string) {
+	for _, one := range tag.FindAllString(styled, -1) {
+		if !slices.Contains([]string{"b", "i", "code", "pre", "blockquote"}, strings.Trim(one, "</>")) {
+			return "", "can't parse entities: unsupported start tag"
+		}
+	}
+	return html.UnescapeString(tag.ReplaceAllString(styled, "")), ""
 }
 
 func answer(w http.ResponseWriter, result any) {
@@ -376,6 +398,8 @@ func (s *Server) do(method string, params map[string]string, files map[string][2
 	switch method {
 	case "getMe":
 		return map[string]any{"id": BotID, "is_bot": true, "first_name": "Junctor", "username": BotName}, ""
+	case "getFile":
+		return map[string]any{"file_id": params["file_id"], "file_unique_id": "u", "file_path": "documents/" + params["file_id"] + ".txt"}, ""
 	case "answerCallbackQuery":
 		s.acks = append(s.acks, params["text"])
 		return true, ""
@@ -386,11 +410,19 @@ func (s *Server) do(method string, params map[string]string, files map[string][2
 		if params["text"] == "" && method == "sendMessage" {
 			return nil, "message text is empty"
 		}
+		styled := ""
+		if params["parse_mode"] != "" {
+			styled = params["text"]
+			if params["text"], problem = parsed(styled); problem != "" {
+				return nil, problem
+			}
+		}
 		if len([]rune(params["text"])) > 4096 {
 			return nil, "message is too long"
 		}
 		s.next++
 		m := &Message{ID: int(s.next), Chat: chatID, Text: params["text"], Buttons: buttonsOf(params["reply_markup"]), At: time.Now()}
+		m.Styled = styled
 		m.Thread, _ = strconv.Atoi(params["message_thread_id"])
 		m.File, m.Data = files["document"][0], files["document"][1]
 		for _, f := range files { // the field is named as its attach:// reference
@@ -404,6 +436,9 @@ func (s *Server) do(method string, params map[string]string, files map[string][2
 	}
 	switch method {
 	case "editMessageText":
+		if params["parse_mode"] != "" {
+			params["text"], _ = parsed(params["text"])
+		}
 		if of.Text == params["text"] {
 			return nil, "message is not modified"
 		}

@@ -377,7 +377,7 @@ func (c *channel) Do(ctx context.Context, op channels.Op) (string, error) {
 	}
 	switch op.Verb {
 	case channels.VerbSend:
-		content := map[string]any{"msgtype": "m.text", "body": op.Text, "m.mentions": map[string]any{}}
+		content := words(op)
 		if op.File != nil {
 			var stored struct {
 				URI string `json:"content_uri"`
@@ -400,9 +400,8 @@ func (c *channel) Do(ctx context.Context, op channels.Op) (string, error) {
 		return put("m.room.message", content)
 	case channels.VerbEdit:
 		_, err := put("m.room.message", map[string]any{
-			"msgtype": "m.text", "body": "* " + op.Text, "m.mentions": map[string]any{},
-			"m.new_content": map[string]any{"msgtype": "m.text", "body": op.Text, "m.mentions": map[string]any{}},
-			"m.relates_to":  map[string]any{"rel_type": "m.replace", "event_id": op.Message},
+			"msgtype": "m.text", "body": "* " + op.Text, "m.mentions": map[string]any{}, "m.new_content": words(op),
+			"m.relates_to": map[string]any{"rel_type": "m.replace", "event_id": op.Message},
 		})
 		return op.Message, err
 	case channels.VerbDelete:
@@ -489,4 +488,15 @@ func (c *channel) pin(ctx context.Context, op channels.Op) error {
 	}
 	at := c.room(op.Conversation, "state/m.room.pinned_events/")
 	return c.Call(ctx, http.MethodPut, at, map[string]any{"pinned": list[max(0, len(list)-maxPinned):]}, nil, nil)
+}
+
+// words returns the content of a message, with its styles if it has some.
+func words(op channels.Op) map[string]any {
+	content := map[string]any{"msgtype": "m.text", "body": op.Text, "m.mentions": map[string]any{}}
+	if op.Markdown {
+		if shown := channels.HTML(op.Text, "<br>"); shown != "" {
+			content["format"], content["formatted_body"] = "org.matrix.custom.html", shown
+		}
+	}
+	return content
 }

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +36,11 @@ const (
 func Kind() channels.Kind {
 	return channels.Kind{
 		Name: "telegram", Label: "Telegram",
-		Blurb:   "Make a bot with @BotFather, store its token as a secret, and pair yourself with a code.",
-		Actions: []capability.Action{"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin"},
+		Blurb: "Make a bot with @BotFather, store its token as a secret, and pair yourself with a code.",
+		Actions: []capability.Action{
+			"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin",
+			"message.attachment.fetch",
+		},
 		MaxText: 4096, MaxFile: 50 << 20, Rate: 25, Pause: time.Second, GroupPause: 3 * time.Second,
 		Group: func(conversation string) bool { return !positive(conversation) },
 		Open: func(s channels.Settings) (channels.Channel, error) {
@@ -283,26 +288,23 @@ func mentions(s, name string) bool {
 
 // files returns the attachments of a message.
 func files(m *models.Message) (list []channels.File) {
-	add := func(name, otherwise string, size int64) {
-		if name == "" {
-			name = otherwise
-		}
-		list = append(list, channels.File{Name: name, Size: size})
+	add := func(id, name string, size int64) {
+		list = append(list, channels.File{ID: id, Name: name, Size: size})
 	}
 	if f := m.Document; f != nil {
-		add(f.FileName, "document", f.FileSize)
+		add(f.FileID, cmp.Or(f.FileName, "document"), f.FileSize)
 	}
 	if n := len(m.Photo); n > 0 {
-		add("", "photo", int64(m.Photo[n-1].FileSize))
+		add(m.Photo[n-1].FileID, "photo.jpg", int64(m.Photo[n-1].FileSize))
 	}
 	if f := m.Video; f != nil {
-		add(f.FileName, "video", f.FileSize)
+		add(f.FileID, cmp.Or(f.FileName, "video"), f.FileSize)
 	}
 	if f := m.Audio; f != nil {
-		add(f.FileName, "audio", f.FileSize)
+		add(f.FileID, cmp.Or(f.FileName, "audio"), f.FileSize)
 	}
 	if f := m.Voice; f != nil {
-		add("", "voice", f.FileSize)
+		add(f.FileID, "voice.ogg", f.FileSize)
 	}
 	return list
 }
@@ -339,7 +341,7 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 		}
 	}
 	var message, thread int
-	if op.Message != "" {
+	if op.Message, _, _ = strings.Cut(op.Message, channels.FileMark); op.Message != "" {
 		if message, err = strconv.Atoi(op.Message); err != nil {
 			return "", bad("message", op.Message)
 		}
@@ -364,21 +366,27 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 			})
 		} else {
 			params := &bot.SendMessageParams{
-				ChatID: chat, MessageThreadID: thread, Text: op.Text, DisableNotification: op.Silent, ReplyParameters: answers,
-				LinkPreviewOptions: noPreview,
+				ChatID: chat, MessageThreadID: thread, DisableNotification: op.Silent, ReplyParameters: answers, LinkPreviewOptions: noPreview,
 			}
 			if len(op.Buttons) > 0 {
 				params.ReplyMarkup = keyboard(op.Buttons)
 			}
-			sent, err = b.SendMessage(ctx, params)
+			err = styled(op, func(text string, mode models.ParseMode) error {
+				params.Text, params.ParseMode = text, mode
+				sent, err = b.SendMessage(ctx, params)
+				return err
+			})
 		}
 		if err != nil {
 			return "", err
 		}
 		return strconv.Itoa(sent.ID), nil
 	case channels.VerbEdit:
-		_, err = b.EditMessageText(ctx, &bot.EditMessageTextParams{
-			ChatID: chat, MessageID: message, Text: op.Text, LinkPreviewOptions: noPreview,
+		err = styled(op, func(text string, mode models.ParseMode) error {
+			_, err = b.EditMessageText(ctx, &bot.EditMessageTextParams{
+				ChatID: chat, MessageID: message, Text: text, ParseMode: mode, LinkPreviewOptions: noPreview,
+			})
+			return err
 		})
 	case channels.VerbDelete:
 		_, err = b.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: chat, MessageID: message})
@@ -398,6 +406,48 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 		_, err = b.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: op.Press, Text: op.Text})
 	}
 	return op.Message, err
+}
+
+// Fetch implements [channels.Fetcher]. The service finds a file by the id that came with its message.
+func (c *channel) Fetch(ctx context.Context, _, message string, index, limit int) (channels.File, error) {
+	_, id, ok := strings.Cut(message, channels.FileMark)
+	if !ok {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	b, token, err := c.open()
+	if err != nil {
+		return channels.File{}, err
+	}
+	asked, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	f, err := b.GetFile(asked, &bot.GetFileParams{FileID: id})
+	if err != nil {
+		return channels.File{}, c.lost(err, token)
+	}
+	// The path is of the service: it must not lead to another address.
+	to, err := url.JoinPath(c.settings.Account.URL, "file", "bot"+token.Reveal(), path.Clean("/"+f.FilePath))
+	if err != nil {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+	if err != nil {
+		return channels.File{}, channels.NoAttachment(index)
+	}
+	data, err := c.client.File(req, "Telegram", limit)
+	return channels.File{Name: path.Base(f.FilePath), Size: int64(len(data)), Data: data}, err
+}
+
+// styled sends a text with its styles, or as it is if the service refuses them.
+func styled(op channels.Op, send func(text string, mode models.ParseMode) error) error {
+	if op.Markdown {
+		if text := channels.HTML(op.Text, "\n"); text != "" {
+			err := send(text, models.ParseModeHTML)
+			if !errors.Is(err, bot.ErrorBadRequest) || strings.Contains(err.Error(), "not modified") {
+				return err
+			}
+		}
+	}
+	return send(op.Text, "")
 }
 
 // keyboard returns buttons, two in a row.

@@ -1,0 +1,67 @@
+package channels
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+const (
+	// GuestLabel is a label of the principals of guests, for rules about them.
+	GuestLabel = "channel-guest"
+	// guestRate and guestBurst bound the messages that the guests of one account write to the agent.
+	guestRate  = rate.Limit(0.2)
+	guestBurst = 10
+)
+
+// guestName returns the name of the principal of an account's guests.
+func guestName(r Ref) string { return r.Kind + "." + r.Account + ".guests" }
+
+// admitGuests makes the principal of an account's guests, whose calls can only read. Its token is
+// never handed out.
+func (h *Hub) admitGuests(ctx context.Context, by capability.Principal, r Ref) error {
+	_, _, err := h.cfg.Policy.CreateToken(ctx, by, policy.TokenRequest{
+		Role: capability.RoleAgent, Name: guestName(r), Labels: []string{GuestLabel}, Most: capability.EffectRead,
+	})
+	return err
+}
+
+// guest passes what a person wrote in a group, who is not paired, to the agent. All guests of a group
+// have one conversation with it, in which each message has its author's name.
+func (c *connection) guest(ctx context.Context, r Received) error {
+	u := r.Update
+	who, ok := c.hub.cfg.Policy.Find(string(capability.RoleAgent) + ":" + guestName(c.account.Ref))
+	switch {
+	case !ok || who.Most != capability.EffectRead:
+		return c.refuse(ctx, r, refusal("access_ended", "the access of guests has ended"))
+	case strings.HasPrefix(strings.TrimSpace(u.Text), "/"):
+		return c.refuse(ctx, r, refusal(reasonUnpaired, "guests run no commands"))
+	case !r.Again && !c.guests.Allow():
+		return c.refuse(ctx, r, refusal("guests_limited", "the guests of the account write too much"))
+	}
+	said, err := c.words(ctx, r)
+	if err != nil || said == "" {
+		return err
+	}
+	c.hub.record(ctx, audit.ChannelGuest, c.account.Ref, u.User, nil, audit.Attr{Key: "update", Value: u.ID},
+		audit.Attr{Key: "conversation", Value: u.Conversation}, audit.Attr{Key: "principal", Value: who.ID})
+	name := strings.NewReplacer("[", "", "]", "").Replace(text.Line(u.UserName, 60))
+	return c.converse(ctx, r, who, "["+strings.TrimSpace(name+" "+text.Line(u.User, 60))+", a guest] "+said)
+}
+
+// guestsOnly reports whether a call is made for guests, who read the conversation in which they
+// write and not others.
+func guestsOnly(k capability.Call, conversation string) bool {
+	for _, label := range k.Principal.Labels {
+		if label == GuestLabel {
+			return k.Context == nil || k.Context.Route == nil || k.Context.Route.Conversation != conversation
+		}
+	}
+	return false
+}
