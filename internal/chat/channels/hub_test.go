@@ -218,16 +218,22 @@ func (r *rig) pair(user int64, role capability.Role) {
 	must(r.t, "pair", err)
 }
 
-// provider returns the provider of an account, from the batch that the source publishes.
-func (r *rig) provider() (p capability.Provider) {
+// provider returns the first of providers.
+func (r *rig) provider() capability.Provider {
+	r.t.Helper()
+	return r.providers()[0]
+}
+
+// providers returns the providers of the accounts, from the batch that the source publishes.
+func (r *rig) providers() (list []capability.Provider) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	_ = channels.Source{Hub: r.Hub}.Run(ctx, func(b capability.Batch) error {
-		p = b.Providers[0]
+		list = b.Providers
 		cancel()
 		return nil
 	})
-	return p
+	return list
 }
 
 func send(key, to, text string) capability.Call {
