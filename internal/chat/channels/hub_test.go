@@ -146,7 +146,10 @@ func newRig(t testing.TB) *rig {
 			return secret.New(r.secret), nil
 		},
 		Tasks: func(context.Context, tasks.Query) (tasks.Page, error) { return tasks.Page{}, nil },
-		Artifact: func(context.Context, capability.Principal, string, int) (channels.File, error) {
+		Artifact: func(_ context.Context, _ capability.Principal, ref string, _ int) (channels.File, error) {
+			if ref == "run_1/big.iso" {
+				return channels.File{}, capability.Errorf(capability.CodeTooLarge, "message", "the artifact is too large")
+			}
 			return channels.File{Name: "a.txt", Size: 2, Data: []byte("hi")}, nil
 		},
 		Keep: func(_ context.Context, _ capability.Principal, run string, f channels.File) (string, error) {

@@ -48,7 +48,7 @@ func (h *Hub) batch() capability.Batch {
 			}
 			b.Providers = append(b.Providers, provider{c})
 			_, state := c.shown()
-			for _, action := range k.Actions {
+			for _, action := range slices.Concat(k.Actions, []capability.Action{"directory.list", "directory.lookup"}) {
 				row, _ := actions.Lookup(action)
 				m.Contributions = append(m.Contributions, capability.Contribution{
 					ID: "account." + r.Account, Kind: "adapter.runtime", Action: action, Title: row.Title, Description: row.Description,
@@ -84,12 +84,16 @@ func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Res
 	if err := jsonx.Unmarshal(c.Input, &in); err != nil {
 		return capability.Result{}, capability.Wrap(capability.CodeInvalidInput, string(c.Action), "the input cannot be read", err)
 	}
-	if !slices.Contains(p.c.kind.Actions, c.Action) {
+	if !slices.Contains(p.c.kind.Actions, c.Action) && !strings.HasPrefix(string(c.Action), "directory.") {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
 	}
 	switch c.Action {
 	case "message.read", "message.pins.list", "message.attachment.fetch":
 		return p.c.read(ctx, c, in)
+	case "message.search":
+		return p.c.search(ctx, c, in)
+	case "directory.list", "directory.lookup":
+		return p.c.directory(ctx, c, in)
 	}
 	op := Op{
 		Key: "call " + c.Invocation, Text: in.text("text"), Markdown: true, Silent: in.is("silent"), Emoji: in.text("emoji"),
@@ -216,6 +220,12 @@ func (c *connection) sendAll(ctx context.Context, k capability.Call, op Op, file
 	for _, ref := range media {
 		name, _ := ref.(string)
 		f, err := c.hub.cfg.Artifact(ctx, k.Principal, name, c.kind.MaxFile)
+		if capability.CodeOf(err) == capability.CodeTooLarge {
+			run, _, _ := strings.Cut(name, "/")
+			list = append(list, Op{Text: fmt.Sprintf("The file %s has more than %d MiB and is not sent here. junctor runs artifacts %s lists it and saves it.",
+				name, c.kind.MaxFile>>20, run)})
+			continue
+		}
 		if err != nil {
 			return "", err
 		}

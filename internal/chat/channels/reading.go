@@ -90,21 +90,27 @@ func (c *connection) read(ctx context.Context, k capability.Call, in input) (cap
 	}
 	out := make([]map[string]any, len(list))
 	for i, m := range list {
-		files := make([]map[string]any, len(m.Files))
-		for j, f := range m.Files {
-			files[j] = map[string]any{"index": j, "name": f.Name, "size": f.Size}
-		}
-		out[i] = map[string]any{
-			"messageRef": c.messageRef(op.Conversation, m.ID), "user": m.User, "userName": m.UserName, "text": m.Text, "attachments": files,
-		}
-		if !m.At.IsZero() {
-			out[i]["sentAt"] = m.At.UTC().Format(time.RFC3339)
-		}
-		if m.Thread != "" {
-			out[i]["thread"] = m.Thread
-		}
+		out[i] = c.described(op.Conversation, m)
 	}
 	return result(map[string]any{"messages": out}, "")
+}
+
+// described returns a message as callers get it.
+func (c *connection) described(conversation string, m Message) map[string]any {
+	files := make([]map[string]any, len(m.Files))
+	for i, f := range m.Files {
+		files[i] = map[string]any{"index": i, "name": f.Name, "size": f.Size}
+	}
+	out := map[string]any{
+		"messageRef": c.messageRef(conversation, m.ID), "user": m.User, "userName": m.UserName, "text": m.Text, "attachments": files,
+	}
+	if !m.At.IsZero() {
+		out["sentAt"] = m.At.UTC().Format(time.RFC3339)
+	}
+	if m.Thread != "" {
+		out["thread"] = m.Thread
+	}
+	return out
 }
 
 func badReference(action capability.Action, ref string) error {

@@ -421,6 +421,64 @@ func TestServicesAreRead(t *testing.T) {
 	})
 }
 
+// TestServicesListPlaces finds people and places by name, whose ids are targets of message.send.
+func TestServicesListPlaces(t *testing.T) {
+	t.Parallel()
+	eachService(t, func(t *testing.T, s *service) {
+		s.pairs("71", capability.RoleAgent)
+		find := func(action string, input map[string]any) (out []string) {
+			t.Helper()
+			got, err := s.call("find", action, input)
+			must(t, action, err)
+			for _, list := range []any{got["entries"], got["matches"]} {
+				list, _ := list.([]any)
+				for _, one := range list {
+					one, _ := one.(map[string]any)
+					out = append(out, fmt.Sprintf("%s %s", one["type"], one["id"]))
+				}
+			}
+			return out
+		}
+		group, person := "channel "+s.ref.String()+":"+s.Group(), "person "+s.ref.String()+":"+s.Direct("71")
+		if got := find("directory.lookup", map[string]any{"query": "#OPS"}); !slices.Equal(got, []string{group}) {
+			t.Errorf("look up #OPS: got %v, want %s", got, group)
+		}
+		if got := find("directory.list", map[string]any{"type": "channel"}); !slices.Equal(got, []string{group}) {
+			t.Errorf("channels: got %v, want %s", got, group)
+		}
+		if got := find("directory.list", map[string]any{"type": "person"}); !slices.Equal(got, []string{person}) {
+			t.Errorf("people: got %v, want %s", got, person)
+		}
+		if got := find("directory.lookup", map[string]any{"query": "nowhere"}); got != nil {
+			t.Errorf("look up nowhere: got %v, want none", got)
+		}
+		if !slices.Contains(s.kind.Actions, "message.search") {
+			return
+		}
+		s.Write(s.Direct("71"), "71", "the needle")
+		s.Write(s.Group(), "71", "a needle, too")
+		search := func(who capability.Principal) (texts []string) {
+			t.Helper()
+			c := send("search", "", "")
+			c.Action, c.Principal, c.Input = "message.search", who, []byte(`{"query":"needle"}`)
+			got, err := s.provider().Invoke(t.Context(), c)
+			must(t, "search", err)
+			var out struct{ Messages []struct{ Text string } }
+			must(t, "decode", json.Unmarshal(got.Value, &out))
+			for _, m := range out.Messages {
+				texts = append(texts, m.Text)
+			}
+			return texts
+		}
+		if got := search(admin); !slices.Equal(got, []string{"a needle, too", "the needle"}) {
+			t.Errorf("search: got %q, want both messages, the newest first", got)
+		}
+		if got := search(capability.Principal{ID: "agent:x", Role: capability.RoleAgent}); !slices.Equal(got, []string{"a needle, too"}) {
+			t.Errorf("search of another agent: got %q, want what was written in the group", got)
+		}
+	})
+}
+
 // TestServicesAndOversizedIDs requires that an update with an id that no service makes is left out,
 // and stops none behind it.
 func TestServicesAndOversizedIDs(t *testing.T) {

@@ -39,6 +39,20 @@ func TestTelegramShowsStyles(t *testing.T) {
 	}
 }
 
+func TestAFileThatIsTooLargeIsNamedInstead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(nil)
+	c := send("big", "", "")
+	c.Input = []byte(`{"to":"71","text":"here","media":["run_1/big.iso"]}`)
+	_, err := r.provider().Invoke(t.Context(), c)
+	must(t, "send", err)
+	list := r.tg.Sent()
+	if len(list) != 2 || list[0].Text != "here" || !strings.Contains(list[1].Text, "junctor runs artifacts run_1 ") || list[1].File != "" {
+		t.Errorf("sent: got %+v, want the text, and how to get the file", list)
+	}
+}
+
 func TestAttachmentsOfTelegramAreFetched(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -108,7 +108,7 @@ func (m *Matrix) serve(w http.ResponseWriter, r *http.Request) {
 	for i, p := range parts {
 		parts[i], _ = url.PathUnescape(p)
 	}
-	parts = append(parts, "", "", "", "", "", "")
+	parts = append(parts, "", "", "", "", "", "") // of the shorter paths
 	m.mu.Lock()
 	revoked := m.revoked
 	m.mu.Unlock()
@@ -158,6 +158,26 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 	switch parts[2] {
 	case "account":
 		return http.StatusOK, map[string]any{"user_id": matrixBot}
+	case "joined_rooms":
+		list := []string{}
+		for id, members := range m.rooms {
+			if slices.Contains(members, matrixBot) {
+				list = append(list, id)
+			}
+		}
+		return http.StatusOK, map[string]any{"joined_rooms": list}
+	case "search":
+		query := text(in, "search_categories", "room_events", "search_term")
+		results := []any{}
+		for _, e := range slices.Backward(m.log) {
+			content, _ := e.doc["content"].(map[string]any)
+			if strings.Contains(text(content, "body"), query) {
+				doc := maps.Clone(e.doc)
+				doc["room_id"] = e.room
+				results = append(results, map[string]any{"result": doc})
+			}
+		}
+		return http.StatusOK, map[string]any{"search_categories": map[string]any{"room_events": map[string]any{"results": results}}}
 	case "join":
 		if !slices.Contains(m.rooms[room], matrixBot) {
 			m.rooms[room] = append(m.rooms[room], matrixBot)
@@ -212,7 +232,7 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 	case "redact":
 		for _, one := range m.messages {
 			one.Markdown = text(in, "formatted_body") != ""
-		if one.ID == parts[5] {
+			if one.ID == parts[5] {
 				one.Deleted = true
 			}
 			one.Reactions = slices.DeleteFunc(one.Reactions, func(r string) bool { return strings.HasSuffix(r, " "+parts[5]) })
@@ -227,6 +247,12 @@ func (m *Matrix) do(r *http.Request, parts []string, in map[string]any) (status 
 		}
 		return http.StatusOK, map[string]any{"chunk": chunk}
 	case "state":
+		if parts[5] == "m.room.name" {
+			if room != m.Group() {
+				return http.StatusNotFound, missing
+			}
+			return http.StatusOK, map[string]any{"name": "ops"}
+		}
 		if r.Method == http.MethodGet && m.pins[room] == nil {
 			return http.StatusNotFound, missing
 		}

@@ -166,6 +166,12 @@ func (s *Slack) do(r *http.Request, method string, in map[string]any) (out map[s
 		return map[string]any{"user_id": slackBot, "user": "junctor", "team": "Test"}, ""
 	case "apps.connections.open":
 		return map[string]any{"url": strings.Replace(s.URL(), "http", "ws", 1) + "/socket"}, ""
+	case "users.conversations": // one on each page
+		one, next := map[string]any{"id": s.Group(), "name": "ops"}, "2"
+		if text(in, "cursor") == next {
+			one, next = map[string]any{"id": "G1", "name": "mpdm-a-b", "is_mpim": true}, ""
+		}
+		return map[string]any{"channels": []any{one}, "response_metadata": map[string]any{"next_cursor": next}}, ""
 	case "conversations.open":
 		return map[string]any{"channel": map[string]any{"id": s.Direct(strings.TrimPrefix(text(in, "users"), "U"))}}, ""
 	case "conversations.history", "conversations.replies":

@@ -27,6 +27,8 @@ const (
 	callTimeout = 30 * time.Second
 	// nonceTTL is how long the service recognises a nonce; it promises "the past few minutes".
 	nonceTTL = 2 * time.Minute
+	// maxGuilds bounds the guilds whose channels are listed, each with a request.
+	maxGuilds = 20
 )
 
 // Kind describes the service.
@@ -281,6 +283,35 @@ func (c *channel) Read(ctx context.Context, conversation, before string, pinned 
 		}
 	}
 	return out, nil
+}
+
+// Places implements [channels.Lister]. The channels of the first maxGuilds guilds are listed.
+func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var guilds []struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}
+	if err := c.Call(ctx, http.MethodGet, "/users/@me/guilds", nil, nil, &guilds); err != nil {
+		return nil, c.Reading(err)
+	}
+	for _, g := range guilds[:min(len(guilds), maxGuilds)] {
+		var places []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+			Type int    `json:"type"`
+		}
+		if err := c.Call(ctx, http.MethodGet, "/guilds/"+url.PathEscape(g.ID)+"/channels", nil, nil, &places); err != nil {
+			return nil, c.Reading(err)
+		}
+		for _, p := range places {
+			if p.Type == 0 || p.Type == 5 { // text and announcements
+				list = append(list, channels.Place{ID: p.ID, Name: g.Name + " #" + p.Name})
+			}
+		}
+	}
+	return list[:min(len(list), channels.MaxPlaces)], nil
 }
 
 // Fetch implements [channels.Reader].

@@ -35,6 +35,7 @@ const (
 	maxInvited = 1000
 	// maxPinsRead bounds the pinned messages that are read, each with a request.
 	maxPinsRead = 20
+	maxListed   = 50 // rooms of the directory
 )
 
 // Kind describes the service.
@@ -44,7 +45,7 @@ func Kind() channels.Kind {
 		Blurb: "Make a user for the bot on your homeserver, store its access token, and invite it to a room without encryption.",
 		Actions: []capability.Action{
 			"message.send", "message.reply", "message.edit", "message.delete", "message.react", "message.pin",
-			"message.read", "message.pins.list", "message.attachment.fetch",
+			"message.read", "message.pins.list", "message.attachment.fetch", "message.search",
 		},
 		Slash: "!", Direct: true, NoButtons: true, OnceTTL: onceTTL, MaxText: 16_000, MaxFile: 20 << 20, Rate: 5, NeedsURL: true,
 		ID:    regexp.MustCompile(`^![^\s/?#%]+$`),
@@ -324,20 +325,27 @@ func (c *channel) Read(ctx context.Context, conversation, before string, pinned 
 	}
 	var out []channels.Message
 	for _, e := range list {
-		m := &e.Content
-		if e.Type != "m.room.message" || m.Relates.Kind == "m.replace" {
-			continue
+		if m, ok := e.message(); ok {
+			out = append(out, m)
 		}
-		one := channels.Message{ID: e.ID, User: e.Sender, UserName: e.Sender, Text: m.Body, At: time.UnixMilli(e.Time)}
-		if m.Relates.Kind == "m.thread" {
-			one.Thread = m.Relates.Event
-		}
-		if m.URL != "" {
-			one.Files = []channels.File{{Name: cmp.Or(m.File, m.Body), Size: m.Info.Size}}
-		}
-		out = append(out, one)
 	}
 	return out, nil
+}
+
+// message returns the message that an event is; ok is false for other events.
+func (e *event) message() (one channels.Message, ok bool) {
+	m := &e.Content
+	if e.Type != "m.room.message" || m.Relates.Kind == "m.replace" {
+		return one, false
+	}
+	one = channels.Message{ID: e.ID, User: e.Sender, UserName: e.Sender, Text: m.Body, At: time.UnixMilli(e.Time)}
+	if m.Relates.Kind == "m.thread" {
+		one.Thread = m.Relates.Event
+	}
+	if m.URL != "" {
+		one.Files = []channels.File{{Name: cmp.Or(m.File, m.Body), Size: m.Info.Size}}
+	}
+	return one, true
 }
 
 func (c *channel) event(ctx context.Context, room, id string) (e event, err error) {
@@ -360,6 +368,57 @@ func (c *channel) Fetch(ctx context.Context, conversation, message string, index
 	defer cancel()
 	data, err := c.Download(ctx, c.Base+"/client/v1/media/download/"+url.PathEscape(server)+"/"+url.PathEscape(media), nil, true, limit)
 	return channels.File{Name: cmp.Or(e.Content.File, e.Content.Body), Size: int64(len(data)), Data: data}, err
+}
+
+// Places implements [channels.Lister]. The name of each of the first maxListed rooms is asked for.
+func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
+	var joined struct {
+		Rooms []string `json:"joined_rooms"`
+	}
+	if err := c.ask(ctx, callTimeout, http.MethodGet, "/client/v3/joined_rooms", nil, &joined); err != nil {
+		return nil, err
+	}
+	for _, room := range joined.Rooms[:min(len(joined.Rooms), maxListed)] {
+		var named struct {
+			Name string `json:"name"`
+		}
+		err := c.ask(ctx, callTimeout, http.MethodGet, c.room(room, "state/m.room.name/"), nil, &named)
+		if capability.CodeOf(err) == capability.CodeUnavailable {
+			return nil, err
+		}
+		list = append(list, channels.Place{ID: room, Name: cmp.Or(named.Name, room), Group: named.Name == ""})
+	}
+	return list, nil
+}
+
+// Search implements [channels.Searcher].
+func (c *channel) Search(ctx context.Context, query string, limit int) ([]channels.Found, error) {
+	var found struct {
+		Categories struct {
+			Events struct {
+				Results []struct {
+					Event struct {
+						event
+						Room string `json:"room_id"`
+					} `json:"result"`
+				} `json:"results"`
+			} `json:"room_events"`
+		} `json:"search_categories"`
+	}
+	in := map[string]any{"search_categories": map[string]any{"room_events": map[string]any{
+		"search_term": query, "keys": []string{"content.body"}, "order_by": "recent",
+		"filter": map[string]any{"limit": limit, "types": []string{"m.room.message"}},
+	}}}
+	if err := c.ask(ctx, callTimeout, http.MethodPost, "/client/v3/search", in, &found); err != nil {
+		return nil, err
+	}
+	var out []channels.Found
+	for _, r := range found.Categories.Events.Results {
+		if m, ok := r.Event.message(); ok && len(out) < limit {
+			out = append(out, channels.Found{Message: m, Conversation: r.Event.Room})
+		}
+	}
+	return out, nil
 }
 
 // Do implements [channels.Channel]. A repeated operation has the same transaction id.

@@ -434,6 +434,36 @@ func (c *channel) history(ctx context.Context, method string, in map[string]any)
 	return page.Messages, c.web.Reading(err)
 }
 
+// Places implements [channels.Lister].
+func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	in := map[string]any{"types": "public_channel,private_channel,mpim", "exclude_archived": true, "limit": 200}
+	for len(list) < channels.MaxPlaces {
+		var page struct {
+			Channels []struct {
+				ID    string `json:"id"`
+				Name  string `json:"name"`
+				Group bool   `json:"is_mpim"`
+			} `json:"channels"`
+			Next struct {
+				Cursor string `json:"next_cursor"`
+			} `json:"response_metadata"`
+		}
+		if err := c.call(ctx, &c.web, "users.conversations", in, &page); err != nil {
+			return nil, c.web.Reading(err)
+		}
+		for _, p := range page.Channels {
+			list = append(list, channels.Place{ID: p.ID, Name: p.Name, Group: p.Group})
+		}
+		if page.Next.Cursor == "" || len(page.Channels) == 0 {
+			break
+		}
+		in["cursor"] = page.Next.Cursor
+	}
+	return list[:min(len(list), channels.MaxPlaces)], nil
+}
+
 // Fetch implements [channels.Reader].
 func (c *channel) Fetch(ctx context.Context, conversation, message string, index, limit int) (channels.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
