@@ -2,11 +2,14 @@ package channels_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/channels"
 	"github.com/junctor-run/junctor/internal/testkit/faketelegram"
 )
 
@@ -102,5 +105,35 @@ func TestAttachmentsOfTelegramAreFetched(t *testing.T) {
 	}
 	if got := r.refusals(); !slices.Equal(got, []string(nil)) {
 		t.Errorf("refusals: got %v, want none", got)
+	}
+}
+
+func TestAServiceThatNeverAnswersDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hangs := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hangs }))
+	t.Cleanup(func() {
+		close(hangs)
+		silent.Close()
+	})
+	_, err := r.Add(t.Context(), admin, channels.Account{Ref: channels.Ref{Kind: "telegram", Account: "silent"}, Secret: "bot", URL: silent.URL})
+	must(t, "add", err)
+	r.add(nil)
+	r.pair(71, capability.RoleAgent)
+	for _, when := range []string{"after it was added", "after a restart"} {
+		r.tg.Write(71, 71, when)
+		r.eventually("the other account works "+when, func() bool {
+			list := r.chat.all()["telegram:work:71"]
+			return len(list) > 0 && list[len(list)-1] == when
+		})
+		r.stop() // also ends what waits for the silent one
+		r.start()
+		r.ready()
+	}
+	list, err := r.List(t.Context())
+	must(t, "list", err)
+	if list[0].Account.Account != "silent" || list[0].State.State != capability.StateStarting {
+		t.Errorf("the silent account: got %s %s, want it starting", list[0].Account.Account, list[0].State.State)
 	}
 }
