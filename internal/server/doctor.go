@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -17,7 +18,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
 		s.checkPolicies(ctx),
 	}
-	checks = append(checks, s.hook.Checks()...)
+	checks = append(checks, slices.Concat(s.hook.Checks(), s.metrics.Checks())...)
 	for _, w := range s.wings() {
 		checks = append(checks, w.Checks(ctx)...)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -55,7 +56,7 @@ type exporter struct {
 	http    *http.Client
 	queue   chan invoke.Ended
 	dropped atomic.Uint64
-	failing bool // the last request failed; used by run only
+	failure atomic.Pointer[string] // of the last request; nil: the collector took it
 	began   time.Time
 	spans   time.Duration // the interval; tests shorten it
 	gather  time.Duration
@@ -158,14 +159,30 @@ func (e *exporter) send(ctx context.Context, path string, message proto.Message)
 	if err == nil {
 		err = e.attempt(ctx, path, body)
 	}
-	switch {
-	case err != nil && !e.failing:
-		e.cfg.Logger.Warn("the OpenTelemetry collector did not take an export", "err", err)
-	case err == nil && e.failing:
-		e.cfg.Logger.Info("the OpenTelemetry collector takes exports again")
+	if err == nil {
+		if e.failure.Swap(nil) != nil {
+			e.cfg.Logger.Info("the OpenTelemetry collector takes exports again")
+		}
+		return true
 	}
-	e.failing = err != nil
-	return err == nil
+	why := err.Error()
+	if e.failure.Swap(&why) == nil {
+		e.cfg.Logger.Warn("the OpenTelemetry collector did not take an export", "err", err)
+	}
+	return false
+}
+
+// Checks returns the finding about the collector, if there is one.
+func (m *Metrics) Checks() []httpapi.Check {
+	if m.exporter == nil {
+		return nil
+	}
+	c := httpapi.Check{Name: "OpenTelemetry", OK: true, Detail: "the collector takes what is exported"}
+	if why := m.exporter.failure.Load(); why != nil {
+		c.OK, c.Detail = false, "the last export failed: "+*why
+		c.Remedy = "see that the collector takes OTLP over HTTP at otel.endpoint, and the token that otel.token_secret names; calls go on without it"
+	}
+	return []httpapi.Check{c}
 }
 
 func encode(message proto.Message) ([]byte, error) {

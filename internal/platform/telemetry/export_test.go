@@ -280,8 +280,12 @@ func TestARefusedExportIsNotRepeated(t *testing.T) {
 	m, stop := c.run(t, &logs)
 	m.Finished(call("run_1", nil))
 	within(t, "it is dropped", func() bool { return m.exporter.dropped.Load() == 1 })
+	if got := m.Checks(); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "400 Bad Request") {
+		t.Errorf("the finding: got %+v, want the answer of the collector", got)
+	}
 	m.Finished(call("run_2", nil))
 	within(t, "the next is taken", func() bool { return len(c.received()) == 4 })
+	within(t, "the finding is gone", func() bool { return m.Checks()[0].OK })
 	stop()
 	text := logs.String()
 	if strings.Count(text, "did not take an export") != 1 || strings.Contains(text, c.URL) || strings.Contains(text, "collector-token") {
