@@ -41,23 +41,17 @@ func (s *Service) addPush(w http.ResponseWriter, r *http.Request, who capability
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	made := webpush.Subscription{
-		Principal: who.ID, Name: req.Name, Endpoint: req.Endpoint, P256dh: req.Keys.P256dh, Auth: req.Keys.Auth,
+	var one session
+	t, err := s.bearerToken(r)
+	if r.Header.Get("Authorization") == "" {
+		one, t, err = s.session(r)
 	}
-	if r.Header.Get(SecretHeader) != "" {
-		one, t, err := s.session(r)
-		if err != nil {
-			return err
-		}
-		made.Token, made.Session = t.ID, one.ID
-	} else {
-		t, err := s.bearerToken(r)
-		if err != nil {
-			return err
-		}
-		made.Token = t.ID
+	if err != nil {
+		return err
 	}
-	made, err := s.push.Add(r.Context(), made)
+	made, err := s.push.Add(r.Context(), webpush.Subscription{
+		Principal: who.ID, Token: t.ID, Session: one.ID, Name: req.Name, Endpoint: req.Endpoint, P256dh: req.Keys.P256dh, Auth: req.Keys.Auth,
+	})
 	if err != nil {
 		return err
 	}

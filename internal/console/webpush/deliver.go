@@ -148,7 +148,7 @@ func (s *Service) task(ctx context.Context, data []byte) {
 	switch {
 	case m.Session != "":
 		n.Title, n.urgent = "A task waits for you", true
-	case m.Status == "failed" || m.Status == "interrupted":
+	case m.Status == "failed":
 		n.Title = "A task has failed"
 	case m.Status == "done":
 		n.Title = "A task is done"

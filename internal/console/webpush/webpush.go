@@ -222,7 +222,9 @@ func (s *Service) check(made Subscription) error {
 	if err == nil {
 		_, err = ecdh.P256().NewPublicKey(point)
 	}
-	if auth, authErr := decode(made.Auth); err != nil || authErr != nil || len(auth) != authBytes {
+	auth, authErr := decode(made.Auth)
+	// The encoding that was sent is stored, so it is the canonical one, without line breaks.
+	if err != nil || authErr != nil || len(auth) != authBytes || encode(point) != made.P256dh || encode(auth) != made.Auth {
 		return bad("its keys are not a point of P-256 and 16 bytes, in base64url")
 	}
 	return nil
@@ -270,6 +272,11 @@ func (s *Service) remove(ctx context.Context, cause string, match func(one Subsc
 	})
 	if len(ended) > 0 {
 		err = s.save(list)
+	}
+	for _, one := range ended {
+		if q := s.queues[one.ID]; err == nil && q != nil && !q.busy {
+			delete(s.queues, one.ID)
+		}
 	}
 	s.mu.Unlock()
 	if err != nil {

@@ -58,8 +58,8 @@ func TestGoneSubscriptionIsRemoved(t *testing.T) {
 		r.add(newBrowser(t, v.URL+"/1", "ann"))
 		v.answer(status)
 		r.asks(pending("apr_1"))
-		if fault := r.settled(); fault != "" || len(r.List("operator:ann")) != 0 {
-			t.Errorf("%d: fault %q, %d subscriptions, want none", status, fault, len(r.List("operator:ann")))
+		if fault := r.settled(); fault != "" || len(r.List("operator:ann")) != 0 || len(r.queues) != 0 {
+			t.Errorf("%d: fault %q, %d subscriptions, %d queues, want none", status, fault, len(r.List("operator:ann")), len(r.queues))
 		}
 		want := []string{"push_subscribed operator:ann", "push_unsubscribed operator:ann: the browser does not receive notifications any more"}
 		if got := r.world.recorded(); !slices.Equal(got, want) {
@@ -206,6 +206,7 @@ func TestMalformedSubscriptionIsRefused(t *testing.T) {
 		"a point off the curve":  func(b *Subscription) { b.P256dh = encode(append([]byte{4}, make([]byte, 64)...)) },
 		"a short key":            func(b *Subscription) { b.P256dh = "AAAA" },
 		"a long secret":          func(b *Subscription) { b.Auth = encode(make([]byte, 17)) },
+		"a key with line breaks": func(b *Subscription) { b.P256dh += strings.Repeat("\n", 1<<16) },
 		"a secret of other text": func(b *Subscription) { b.Auth = "!!!!" },
 	} {
 		b := newBrowser(t, endpoint, "ann").Subscription
@@ -384,7 +385,7 @@ func TestTaskNoticeHasItsOutcomeAndNoText(t *testing.T) {
 		{`"session_id":"s_1","status":"active"`, "A task waits for you", "high"},
 		{`"session_id":"","status":"done"`, "A task is done", "normal"},
 		{`"session_id":"","status":"failed"`, "A task has failed", "normal"},
-		{`"session_id":"","status":"archived"`, "A task has ended", "normal"},
+		{`"session_id":"","status":"interrupted"`, "A task has ended", "normal"},
 	} {
 		r.task(r.ctx, []byte(`{"thread_id":"thr_1","owner":"operator:ann","title":"Add a\nhealth check","text":"very-secret",`+tt.message+`}`))
 		req := v.next()
