@@ -1,6 +1,7 @@
 package webpush
 
 import (
+	"crypto/ecdh"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,6 +49,25 @@ func TestNoticeIsEncryptedForTheBrowserAndSigned(t *testing.T) {
 	}
 	if fault := r.settled(); fault != "" || len(r.Checks()) != 0 {
 		t.Errorf("fault %q, checks %v, want none", fault, r.Checks())
+	}
+}
+
+// TestTestsDecryptAsTheStandardDoes tries what the tests decrypt with on the example of RFC 8291.
+func TestTestsDecryptAsTheStandardDoes(t *testing.T) {
+	t.Parallel()
+	raw := func(s string) []byte {
+		t.Helper()
+		b, err := decode(s)
+		must(t, "base64url", err)
+		return b
+	}
+	key, err := ecdh.P256().NewPrivateKey(raw("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"))
+	must(t, "NewPrivateKey", err)
+	b := browser{key: key, auth: raw("BTBZMqHH6r4Tts7J_aSIgg")}
+	got := b.decrypt(t, raw("DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_y"+
+		"l95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"))
+	if want := "When I grow up, I want to be a watermelon"; string(got) != want {
+		t.Errorf("decrypted %q, want %q", got, want)
 	}
 }
 
