@@ -9,7 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// projectURL is the contact for push services of a server without a public URL.
+// projectURL is the contact for push services. It is not the public URL of the server, because
+// Apple's service refuses contacts that it cannot resolve, such as names of private networks.
 const projectURL = "https://github.com/junctor-run/junctor"
 
 // shownPush is a subscription in the API. Its endpoint is a credential and is not shown.

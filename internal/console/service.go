@@ -88,12 +88,8 @@ func New(cfg Config) (*Service, error) {
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
 	}
-	contact := projectURL
-	if s.secure {
-		contact = cfg.PublicURL
-	}
 	s.push, err = webpush.New(webpush.Config{
-		Dir: cfg.Dir, Contact: contact, Policy: cfg.Tokens, Bus: cfg.Bus, Log: cfg.Log, Logger: cfg.Logger,
+		Dir: cfg.Dir, Contact: projectURL, Policy: cfg.Tokens, Bus: cfg.Bus, Log: cfg.Log, Logger: cfg.Logger,
 	})
 	return s, err
 }

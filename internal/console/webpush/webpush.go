@@ -56,7 +56,7 @@ type Log interface {
 // Config holds the dependencies of a Service. All fields but Addresses are required.
 type Config struct {
 	Dir string // holds the key and the subscriptions; must exist
-	// Contact is the https URL by which push services reach the operator of this server.
+	// Contact is the https URL by which push services reach those who are responsible.
 	Contact string
 	Policy  Policy
 	Bus     *bus.Bus
