@@ -277,6 +277,9 @@ func TestSubscriptionEndsWithItsToken(t *testing.T) {
 	for _, name := range []string{"revoked", "demoted", "ann"} {
 		r.add(newBrowser(t, v.URL+"/"+name, name))
 	}
+	foreign := newBrowser(t, v.URL+"/foreign", "foreign")
+	foreign.Token = "tok_ann"
+	r.add(foreign)
 	r.world.mu.Lock()
 	r.world.revoked["tok_revoked"], r.world.roles["tok_demoted"] = true, capability.RoleAgent
 	r.world.mu.Unlock()
@@ -287,7 +290,7 @@ func TestSubscriptionEndsWithItsToken(t *testing.T) {
 	if path := v.next().URL.Path; path != "/ann" {
 		t.Errorf("notified %s, want /ann", path)
 	}
-	for name, want := range map[string]int{"revoked": 0, "demoted": 0, "ann": 1} {
+	for name, want := range map[string]int{"revoked": 0, "demoted": 0, "foreign": 0, "ann": 1} {
 		if got := len(r.List("operator:" + name)); got != want {
 			t.Errorf("%s has %d subscriptions, want %d", name, got, want)
 		}
