@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/console/webpush"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -33,8 +35,7 @@ const (
 // Tokens finds the tokens that sessions belong to.
 type Tokens interface {
 	Token(value string) (policy.Token, error)
-	StandingToken(id string) (policy.Token, bool)
-	Approval(ctx context.Context, id string) (policy.Approval, error)
+	webpush.Policy
 }
 
 // Config holds the dependencies of a Service. All fields but Verify are required.
@@ -46,6 +47,7 @@ type Config struct {
 	NotFound  func(w http.ResponseWriter) // answers programs that ask for /
 	Tokens    Tokens
 	Door      *httpapi.Door
+	Bus       *bus.Bus
 	Log       *audit.Log
 	Logger    *slog.Logger
 	// Print shows the person at the server's terminal a line. nil if it has none.
@@ -63,6 +65,7 @@ type Service struct {
 	verify   *verifications
 	files    *files
 	frames   frames
+	push     *webpush.Service
 	api      http.Handler // the public API, for what the server fetches as a person
 }
 
@@ -85,19 +88,25 @@ func New(cfg Config) (*Service, error) {
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
 	}
-	return s, nil
+	s.push, err = webpush.New(webpush.Config{
+		Dir: cfg.Dir, Contact: projectURL, Policy: cfg.Tokens, Bus: cfg.Bus, Log: cfg.Log, Logger: cfg.Logger,
+	})
+	return s, err
 }
 
-// Run returns at once.
-func (s *Service) Run(context.Context) error { return nil }
+// Run sends notifications until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	s.push.Run(ctx)
+	return nil
+}
 
 // Close does nothing: sessions are saved when they change.
 func (s *Service) Close() error { return nil }
 
-// Checks reports a console that is not part of this build.
+// Checks reports a console that is not part of this build, and notifications that were refused.
 func (s *Service) Checks(context.Context) []httpapi.Check {
 	if s.files.built {
-		return nil
+		return s.push.Checks()
 	}
 	return []httpapi.Check{{Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)"}}
 }
@@ -111,6 +120,9 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/console/sessions", operator(s.listSessions))
 	mux.Handle("DELETE /api/v1/console/sessions/{id}", operator(s.endSession))
 	mux.Handle("GET /api/v1/console/verifications", operator(s.listVerifications))
+	mux.Handle("GET /api/v1/console/push", operator(s.listPush))
+	mux.Handle("POST /api/v1/console/push", operator(s.addPush))
+	mux.Handle("DELETE /api/v1/console/push/{id}", operator(s.removePush))
 	mux.Handle("POST /console/session", plain(s.signIn))
 	mux.Handle("GET /console/session", plain(s.showSession))
 	mux.Handle("DELETE /console/session", plain(s.signOut))
@@ -206,6 +218,7 @@ func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capabil
 	if err != nil {
 		return err
 	}
+	s.push.EndSession(r.Context(), one.ID)
 	s.record(r.Context(), audit.SessionEnded, who.ID, one)
 	return httpapi.Answer(w, shown(one), nil)
 }
@@ -264,6 +277,7 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {
 	if _, err = s.sessions.end(one.ID); err != nil {
 		return err
 	}
+	s.push.EndSession(r.Context(), one.ID)
 	s.record(r.Context(), audit.SessionEnded, one.Principal, one)
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
 	w.WriteHeader(http.StatusNoContent)

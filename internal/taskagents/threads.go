@@ -343,7 +343,7 @@ func (t taskChat) Say(ctx context.Context, th row.Thread, session, text string) 
 	}
 	t.s.cfg.Publish("agent.message", map[string]any{
 		"id": row.NewID("msg"), "thread_id": th.ID, "session_id": session, "room_id": th.RoomID, "owner": th.AgentID, "title": th.Title,
-		"text": text,
+		"status": th.Status, "text": text,
 	})
 	return t.c.registry.Record(ctx, row.Event{ThreadID: th.ID, SessionID: session, EventType: "message", Summary: text})
 }

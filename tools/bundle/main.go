@@ -70,6 +70,15 @@ func bundle(dir string) error {
 			return err
 		}
 	}
+	// The worker of notifications has a fixed name, by which browsers find its next version, and
+	// stands where its scope begins.
+	push := api.Build(api.BuildOptions{
+		AbsWorkingDir: abs, EntryPoints: []string{"src/push.ts"}, Outdir: dist, Bundle: true, Format: api.FormatIIFE, Target: api.ES2022,
+		Platform: api.PlatformBrowser, MinifyWhitespace: true, MinifySyntax: true, Charset: api.CharsetUTF8, Write: true, LogLevel: api.LogLevelWarning,
+	})
+	if len(push.Errors) > 0 {
+		return errors.New("the sources of notifications have errors")
+	}
 	// Scripts of frames have fixed names, because each frame has a folder of its own.
 	framed := api.Build(api.BuildOptions{
 		AbsWorkingDir: abs, EntryPoints: []string{"src/frame/frame.ts", "src/frame/react.ts", "src/frame/frame.css"},

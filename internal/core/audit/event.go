@@ -100,6 +100,9 @@ const (
 	AuditVerified Event = "audit_verified"
 	AuditDegraded Event = "audit_degraded"
 
+	PushSubscribed   Event = "push_subscribed" // notifications to a browser
+	PushUnsubscribed Event = "push_unsubscribed"
+
 	CapabilityConflictDetected  Event = "capability_conflict_detected"
 	CapabilityNameDisambiguated Event = "capability_name_disambiguated"
 	CapabilitySlotSelected      Event = "capability_slot_selected"
@@ -184,7 +187,8 @@ func EventTable() (rows []EventRow) {
 		{Info, s, false, []Event{
 			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
 			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
-			ChannelUnpaired, ChannelGuest, Login, SessionEnded, ConfigChanged, AuditVerified,
+			ChannelUnpaired, ChannelGuest, Login, SessionEnded, PushSubscribed, PushUnsubscribed, ConfigChanged,
+			AuditVerified,
 		}},
 		{Info, 0, false, []Event{
 			TaskCreated, TaskStatusChanged, TaskDecision, TaskValidated, WorkspaceProvisioned, WorkspaceFinalized,

@@ -21,6 +21,21 @@ export function listen(f: Listener): () => void {
 }
 
 let port: MessagePort | null = null;
+const shared = document.querySelector<HTMLMetaElement>("meta[name=junctor-worker]")!.content;
+const scripts = [shared, "/console/push.js"];
+let policy: any;
+
+/** The URL of one of our workers, in the form that the policy of the page requires. */
+export function scriptURL(url: string): string | URL {
+  const types = (window as any).trustedTypes;
+  policy ??= types?.createPolicy("junctor", {
+    createScriptURL(u: string) {
+      if (!scripts.includes(u)) throw new TypeError("not our worker");
+      return u;
+    },
+  });
+  return policy ? policy.createScriptURL(url) : url;
+}
 
 function receive(m: any): void {
   switch (m.kind) {
@@ -46,17 +61,9 @@ function receive(m: any): void {
 /** Connects this tab with the worker that all tabs share: it holds the one feed and hands the
  * session to new tabs. Resolves once the worker has told whether it knows a session. */
 export function connect(): Promise<void> {
-  const url = document.querySelector<HTMLMetaElement>("meta[name=junctor-worker]")!.content;
   return new Promise((resolve) => {
     try {
-      const types = (window as any).trustedTypes;
-      const policy = types?.createPolicy("junctor", {
-        createScriptURL(u: string) {
-          if (u !== url) throw new TypeError("not our worker");
-          return u;
-        },
-      });
-      const worker = new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: "module", name: "junctor" });
+      const worker = new SharedWorker(scriptURL(shared), { type: "module", name: "junctor" });
       port = worker.port;
     } catch {
       resolve(); // without a shared worker each tab polls

@@ -3,6 +3,7 @@ import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
+import { followClicks, renew, signedOut } from "./notify";
 import { go, here, href } from "./route";
 import { ago, useLoad, visible } from "./ui";
 import { pendingPath } from "./approval";
@@ -11,6 +12,7 @@ import { topics } from "./pages/answers";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
 import { Connect } from "./pages/connect";
+import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access, Chat, NodePage, Nodes, System } from "./pages/rest";
@@ -29,6 +31,7 @@ const pages: { path: string; name: string; group?: string; key?: string }[] = [
   { path: "/views", name: "Views", key: "v" },
   { path: "/audit", name: "Audit", group: "Control", key: "u" },
   { path: "/access", name: "Access" },
+  { path: "/notifications", name: "Notifications" },
   { path: "/system", name: "System", key: "s" },
 ];
 
@@ -65,6 +68,8 @@ function Page() {
       return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
     case "access":
       return <Access />;
+    case "notifications":
+      return <Notifications />;
     case "system":
       return <System />;
   }
@@ -260,6 +265,7 @@ function Shell(p: { who: string }) {
             void call("DELETE", "/console/session").finally(() => {
               keep("");
               share();
+              void signedOut().catch(() => {}); // the browser may have lost the subscription
             })
           }
         >
@@ -319,6 +325,7 @@ function App(p: { why: string }) {
           (s) => {
             who.value = s.principal;
             checked.value = true;
+            void renew().catch(() => {}); // the next sign-in tries again
           },
           (e) => {
             if (!(e instanceof Failure)) setTimeout(() => (secret.value = secret.value), 1000);
@@ -354,6 +361,7 @@ async function main(): Promise<void> {
       why = (e as Failure).message;
     }
   }
+  followClicks();
   await connect();
   if (secret.value) share();
   else sessionStorage.setItem(wanted, here.value);

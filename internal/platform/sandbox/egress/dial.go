@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/netip"
+	"time"
 )
 
 // Dial connects to target, which is host:port, by the rules of a proxy but without a proxy:
@@ -31,4 +34,26 @@ func Denied(err error) (reason string, denied bool) {
 		return r.reason, true
 	}
 	return "", false
+}
+
+// ErrRedirect is the error of a client of [NewClient] whose server redirects.
+var ErrRedirect = errors.New("the server redirects")
+
+// NewClient returns a client for URLs that strangers chose: every connection dials an address that
+// was checked, which is public or in addresses. It follows no redirect and uses no proxy.
+func NewClient(addresses []netip.Prefix, timeout time.Duration) *http.Client {
+	return &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, target string) (net.Conn, error) {
+				_, port, err := net.SplitHostPort(target)
+				if err != nil {
+					return nil, err
+				}
+				return Dial(ctx, target, Config{Policy: Policy{Allow: []string{"*:" + port}, Addresses: addresses}})
+			},
+			TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return ErrRedirect },
+	}
 }

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
@@ -24,27 +22,8 @@ type poster struct {
 	http      *http.Client
 }
 
-// errRedirect reports a redirect. Like a refusal of the dialler, it is not retried.
-var errRedirect = errors.New("a receiver must not lead elsewhere")
-
 func newPoster(addresses []netip.Prefix) poster {
-	p := poster{addresses: addresses}
-	p.http = &http.Client{
-		Timeout: Timeout,
-		Transport: &http.Transport{
-			// Every connection dials the address that was checked.
-			DialContext: func(ctx context.Context, _, target string) (net.Conn, error) {
-				_, port, err := net.SplitHostPort(target)
-				if err != nil {
-					return nil, err
-				}
-				return egress.Dial(ctx, target, egress.Config{Policy: egress.Policy{Allow: []string{"*:" + port}, Addresses: addresses}})
-			},
-			TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
-	}
-	return p
+	return poster{addresses: addresses, http: egress.NewClient(addresses, Timeout)}
 }
 
 // refused returns the reason why a URL whose host is an address is never dialled, or why
@@ -106,5 +85,5 @@ func permanent(err error) bool {
 	if _, denied := egress.Denied(err); denied {
 		return true
 	}
-	return errors.Is(err, errRedirect)
+	return errors.Is(err, egress.ErrRedirect)
 }
