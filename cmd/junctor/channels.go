@@ -48,8 +48,10 @@ func (a *app) channelsCommand() *cobra.Command {
 		Verify  string `json:"verify,omitempty"`
 	}
 	add := &cobra.Command{
-		Use: "add KIND --token-secret NAME", Short: "Add an account: discord, matrix, slack, telegram or webhook", Args: cobra.ExactArgs(1),
+		Use: "add KIND --token-secret NAME", Args: cobra.ExactArgs(1),
+		Short: "Add an account: discord, email, matrix, slack, telegram or webhook",
 		Example: `  junctor channels add telegram --token-secret bot
+  junctor channels add email --token-secret mail --api-url 'imaps://imap.example.org?smtp=smtps://smtp.example.org'
   junctor channels add webhook --account pager --token-secret pager-key --api-url https://example.org/in`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Kind = args[0]

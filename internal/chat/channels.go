@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/channels"
 	"github.com/junctor-run/junctor/internal/chat/channels/channelsql"
 	"github.com/junctor-run/junctor/internal/chat/channels/discord"
+	"github.com/junctor-run/junctor/internal/chat/channels/email"
 	"github.com/junctor-run/junctor/internal/chat/channels/matrix"
 	"github.com/junctor-run/junctor/internal/chat/channels/slack"
 	"github.com/junctor-run/junctor/internal/chat/channels/telegram"
@@ -26,7 +27,7 @@ import (
 
 // ChannelKinds returns the chat services that accounts can be added of. A new one is one line here.
 func ChannelKinds() []channels.Kind {
-	return []channels.Kind{discord.Kind(), matrix.Kind(), slack.Kind(), telegram.Kind(), webhook.Kind()}
+	return []channels.Kind{discord.Kind(), email.Kind(), matrix.Kind(), slack.Kind(), telegram.Kind(), webhook.Kind()}
 }
 
 // openChannels opens the accounts of chat services. They connect with Run.

@@ -367,8 +367,8 @@ func TestOneToolSendsByFiveAccounts(t *testing.T) {
 	}
 	var static struct{ Rows []struct{ ID string } }
 	n.must(t, http.MethodGet, "/api/v1/catalog/static/channels", nil, &static)
-	if len(static.Rows) != 5 {
-		t.Errorf("channels that can be set up: got %+v, want discord, matrix, slack, telegram and webhook", static.Rows)
+	if len(static.Rows) != 6 {
+		t.Errorf("channels that can be set up: got %+v, want discord, email, matrix, slack, telegram and webhook", static.Rows)
 	}
 }
 

@@ -39,6 +39,7 @@ type Kind struct {
 	Rate              rate.Limit
 	Pause, GroupPause time.Duration
 	NeedsURL          bool // an account does not work without one
+	ParsesURL         bool // Open checks the URL, which is not one of HTTP
 	// Slash replaces / in front of commands if the service's own program keeps such messages; or "".
 	Slash string
 	// NoButtons is set if messages have no buttons: approvals are decided with a command then.
@@ -155,6 +156,7 @@ type Update struct {
 	Text             string `json:",omitzero"`
 	ToMe             bool   `json:",omitzero"` // it mentions or answers the account
 	Forwarded        bool   `json:",omitzero"` // another person wrote the text
+	Unproved         bool   `json:",omitzero"` // anyone may have written User; only a pairing code counts
 	Press            string `json:",omitzero"` // id of the press, for its acknowledgement
 	Data             string `json:",omitzero"` // of the button
 	Files            []File `json:",omitzero"`
@@ -196,17 +198,18 @@ type Op struct {
 	Verb         Verb
 	Key          string // unique for the account
 	Conversation string
-	Thread       string   `json:",omitzero"`
-	Message      string   `json:",omitzero"` // that is changed, or answered by a send
-	Text         string   `json:",omitzero"`
-	Buttons      []Button `json:",omitzero"`
-	File         *File    `json:",omitzero"`
-	Emoji        string   `json:",omitzero"`
-	Remove       bool     `json:",omitzero"` // the reaction
-	Markdown     bool     `json:",omitzero"` // otherwise the text is shown letter by letter
-	Silent       bool     `json:",omitzero"`
-	Press        string   `json:",omitzero"`
-	More         bool     `json:",omitzero"` // the text goes on in the next message
+	Thread       string    `json:",omitzero"`
+	Message      string    `json:",omitzero"` // that is changed, or answered by a send
+	Text         string    `json:",omitzero"`
+	Buttons      []Button  `json:",omitzero"`
+	File         *File     `json:",omitzero"`
+	Emoji        string    `json:",omitzero"`
+	Remove       bool      `json:",omitzero"` // the reaction
+	Markdown     bool      `json:",omitzero"` // otherwise the text is shown letter by letter
+	Silent       bool      `json:",omitzero"`
+	Press        string    `json:",omitzero"`
+	At           time.Time `json:",omitzero"` // when a send was stored
+	More         bool      `json:",omitzero"` // the text goes on in the next message
 }
 
 // lane returns the key of the operations that leave in order.

@@ -277,7 +277,7 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "%.40q is not a way of verifying; use off, or leave it out", a.Verify)
 	case a.URL == "" && k.NeedsURL:
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "a channel of the kind %s needs a URL", k.Name)
-	case a.URL != "":
+	case a.URL != "" && !k.ParsesURL:
 		if err := checkURL(a.URL); err != nil {
 			return Status{}, err
 		}

@@ -33,6 +33,7 @@ const (
 	maxTasks    = 10 // of a list
 
 	reasonUnpaired = "unpaired"
+	reasonUnproved = "sender_unproved"
 )
 
 // receive stores updates, and handles those that are new.
@@ -164,10 +165,13 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 		if capability.CodeOf(err) != capability.CodeDenied {
 			return err
 		}
-		if c.account.Guests && group && u.Kind == Wrote && capability.AsError(err).Reason == reasonUnpaired {
+		if c.account.Guests && group && u.Kind == Wrote && !u.Unproved && capability.AsError(err).Reason == reasonUnpaired {
 			return c.guest(ctx, r)
 		}
 		return c.refuse(ctx, r, err)
+	}
+	if u.Unproved {
+		return c.refuse(ctx, r, refusal(reasonUnproved, "your message does not prove that you wrote it. Send it as an answer to this one"))
 	}
 	if u.Kind == Pressed {
 		return c.hub.pressed(ctx, c, r, person, who)
@@ -344,7 +348,8 @@ func (c *connection) refuse(ctx context.Context, r Received, why error) error {
 		c.ack(ctx, u, "This button is not yours.")
 		return nil
 	}
-	if first && u.ConversationKind == "dm" && (c.account.Greet || e.Reason != reasonUnpaired) {
+	answers := e.Reason != reasonUnpaired && (!u.Unproved || e.Reason == reasonUnproved) // not to an address that anyone wrote
+	if first && u.ConversationKind == "dm" && (c.account.Greet || answers) {
 		return c.answer(ctx, r, strings.ToUpper(e.Message[:1])+e.Message[1:]+".")
 	}
 	return nil

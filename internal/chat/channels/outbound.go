@@ -42,13 +42,14 @@ func (h *Hub) queue(ctx context.Context, r Ref, op Op, about string) error {
 	if op.Verb == VerbSend && op.Text != "" {
 		pieces = Split(op.Text, limit)
 	}
+	now := h.cfg.Now().UTC()
 	for i, piece := range pieces {
 		one := op
-		one.Text = piece
+		one.Text, one.At = piece, now
 		if one.More = i < len(pieces)-1; one.More {
 			one.Buttons, one.Key = nil, fmt.Sprintf("%s#%d", op.Key, i)
 		}
-		s := Send{Ref: r, Op: one, About: about, State: SendPending, Created: h.cfg.Now().UTC()}
+		s := Send{Ref: r, Op: one, About: about, State: SendPending, Created: now}
 		c.mu.Lock()
 		full := c.unsent >= maxUnsent
 		c.mu.Unlock()
@@ -222,7 +223,8 @@ func (c *connection) pace(ctx context.Context, op *Op) error {
 // send sends a message for a call and waits for its end. With a key that is in use it returns the
 // outcome of the earlier send. Errors: unavailable if nothing was sent; those of [Channel].
 func (c *connection) send(ctx context.Context, op Op) (id string, err error) {
-	s := Send{Ref: c.account.Ref, Op: op, State: SendBegun, Created: c.hub.cfg.Now().UTC()}
+	op.At = c.hub.cfg.Now().UTC()
+	s := Send{Ref: c.account.Ref, Op: op, State: SendBegun, Created: op.At}
 	s, created, err := c.hub.cfg.Store.CreateSend(ctx, s)
 	switch {
 	case err != nil:

@@ -62,6 +62,9 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 	if c == nil {
 		return Pairing{}, NotFound(r)
 	}
+	if user != "" && !c.kind.Direct && c.kind.ID != nil && !c.kind.ID.MatchString(user) {
+		return Pairing{}, capability.Errorf(capability.CodeInvalidInput, op, "%.80q is not the id of a user of %s", user, c.kind.Label)
+	}
 	if user != "" {
 		conversation := user
 		if c.kind.Direct {

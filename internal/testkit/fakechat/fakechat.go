@@ -1,5 +1,5 @@
-// Package fakechat is three chat services on loopback in their published wire formats, with faults:
-// Discord, Slack and Matrix. Rate limits, lost connections, expired sessions, repeated events, and
+// Package fakechat is four chat services on loopback in their published wire formats, with faults:
+// Discord, e-mail, Slack and Matrix. Rate limits, lost connections, expired sessions, repeated events, and
 // answers that are cut after the message was accepted can be requested.
 package fakechat
 
@@ -47,7 +47,8 @@ type Service interface {
 	Secret() string
 	// User returns the service's id of a user with a number.
 	User(user string) string
-	// Direct returns the conversation of a user with the account alone, and Group one of several people.
+	// Direct returns the conversation of a user with the account alone, and Group one of several
+	// people, or "" on a service without groups.
 	Direct(user string) string
 	Group() string
 	// Mention returns how the account is addressed in a group.
@@ -195,14 +196,7 @@ func (b *base) find(conversation, id string) *Message {
 // attempt applies the fault of a request of a method, and reports whether it is to be carried out.
 // after is called with the answer.
 func (b *base) attempt(w http.ResponseWriter, method string) (cut, ok bool) {
-	b.mu.Lock()
-	n := b.calls[method]
-	b.calls[method]++
-	var f Fault
-	if b.faults != nil {
-		f = b.faults(method, n)
-	}
-	b.mu.Unlock()
+	f := b.fault(method)
 	switch {
 	case f.Drop:
 		drop(w)
