@@ -117,7 +117,9 @@ func TestAServiceThatNeverAnswersDelaysNoOther(t *testing.T) {
 		close(hangs)
 		silent.Close()
 	})
-	_, err := r.Add(t.Context(), admin, channels.Account{Ref: channels.Ref{Kind: "telegram", Account: "silent"}, Secret: "bot", URL: silent.URL})
+	_, err := r.Add(t.Context(), admin, channels.Account{
+		Ref: channels.Ref{Kind: "telegram", Account: "silent"}, Secret: "bot", URL: silent.URL,
+	})
 	must(t, "add", err)
 	r.add(nil)
 	r.pair(71, capability.RoleAgent)
