@@ -61,7 +61,7 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	c.launcher = launch.New(launch.Config{
 		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Checkouts: s.folders.checkouts, Consents: t.consents,
 		Chooser: t.chooser, Standing: s.cfg.Standing,
-		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.cfg.Gateway, Logger: s.logger,
+		Handle: c.follower.open, Changed: c.follower.poke, Notify: taskChat{s, c}.Say, Gateway: s.cfg.Gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
 		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin,

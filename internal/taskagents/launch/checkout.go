@@ -399,9 +399,15 @@ func (l *Launcher) Pull(ctx context.Context, p Pull) (forge.Pull, error) {
 			p.Body += "- " + c.Part + "\n"
 		}
 	}
-	return from.PublishTask(ctx, workspace.PublishRequest{
+	pull, err := from.PublishTask(ctx, workspace.PublishRequest{
 		ID: r.result.ID, Base: c.Base, Commit: p.Commit, Title: cmp.Or(p.Title, r.title), Body: p.Body, Into: p.Base, Draft: p.Draft,
 	})
+	if err == nil && l.cfg.Notify != nil {
+		if err := l.cfg.Notify(ctx, r.thread, "", "The pull request is "+pull.URL); err != nil {
+			l.cfg.Logger.Warn("the owner of a task has no message about its pull request", "thread", p.ThreadID, "err", err)
+		}
+	}
+	return pull, err
 }
 
 // Pulled is the pull request of a task with the checks of its commit.

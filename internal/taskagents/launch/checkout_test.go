@@ -54,6 +54,7 @@ type job struct {
 	w     *workers
 	by    capability.Principal
 	where *workspace.Manager
+	said  []string // to the owners of tasks
 }
 
 func newJob(t *testing.T) *job {
@@ -96,6 +97,10 @@ func newJob(t *testing.T) *job {
 	}
 	t.Cleanup(func() { _ = j.where.Close() })
 	j.l = launch.New(launch.Config{
+		Notify: func(_ context.Context, th row.Thread, _, text string) error {
+			j.said = append(j.said, th.ID+": "+text)
+			return nil
+		},
 		Registry: j.r, Agents: j.w, Logger: slog.New(slog.DiscardHandler),
 		Checkouts: func() (launch.Checkouts, error) { return j.where, nil },
 		Standing:  func(string) (capability.Principal, error) { return j.by, nil },
@@ -358,6 +363,9 @@ func TestTheWorkOfAllPartsBecomesAPullRequest(t *testing.T) {
 	out, err := j.l.Pull(t.Context(), pull)
 	if err != nil || out.Number != 1 || out.State != "open" {
 		t.Fatalf("Pull = %+v, %v, want the open pull request 1", out, err)
+	}
+	if want := []string{made.ThreadID + ": The pull request is " + out.URL}; !slices.Equal(j.said, want) {
+		t.Errorf("messages to the owner: got %q, want %q", j.said, want)
 	}
 	if got := j.git("--git-dir", remote, "show", r.Branch+":two.txt"); got != "two\n" {
 		t.Errorf("two.txt of the pushed branch = %q, want the part's", got)

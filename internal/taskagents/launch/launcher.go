@@ -103,7 +103,9 @@ type Config struct {
 	// no Task.
 	Handle  func(ctx context.Context, by capability.Principal, t row.Thread) (task string, err error)
 	Changed func(thread string) // called after changes that no session made; may be nil
-	Gateway string              // name of this process among those that share the registry
+	// Notify sends a message about a thread to its owner; nil: none is sent.
+	Notify  func(ctx context.Context, th row.Thread, session, text string) error
+	Gateway string // name of this process among those that share the registry
 	Logger  *slog.Logger
 }
 
