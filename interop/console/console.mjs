@@ -39,7 +39,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -105,6 +105,17 @@ seen.notes.question = await page.getByText("Is it to go on?").textContent();
 await page.getByRole("button", { name: "cancel", exact: true }).click();
 await page.getByText("Is it to go on?").waitFor({ state: "detached" });
 seen.notes.stopped = await page.locator("main .tag").first().textContent();
+
+// A person is paired with a code, and that is confirmed with the code from the terminal.
+await page.goto(`${base}/console/channels`);
+const account = page.getByRole("region", { name: "webhook:pager" });
+await account.getByText("operator:ann").waitFor();
+await account.getByRole("button", { name: "Make a pairing code" }).click();
+await page.getByLabel("Six digits").fill(await ask("code pair"));
+await page.getByRole("button", { name: "Confirm" }).click();
+seen.notes.paired = await account.getByRole("status").locator(".m").textContent();
+await page.goto(`${base}/console/usage`);
+await page.getByRole("list", { name: "Agents" }).locator("a").first().waitFor();
 
 // A call that asks while the page is open appears on it.
 await page.goto(`${base}/console/`);

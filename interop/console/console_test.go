@@ -105,6 +105,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	addChannel(t, admin, ready.URL)
 	repo, finished, paused := makeTasks(t, admin, program, home)
 	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
@@ -121,7 +122,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Violations, Errors, Axe, Wide []string
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
-			Input, Diff, Merged, Discarded, Question, Stopped                  string
+			Input, Diff, Merged, Discarded, Question, Stopped, Paired          string
 			Asked                                                              int
 			Stolen                                                             []int
 		}
@@ -185,12 +186,32 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if !strings.Contains(n.Question, "It is paused. Is it to go on?") || n.Stopped == "" {
 		t.Errorf("the paused task asks %q and is then %q, want its question, and another state after the answer", n.Question, n.Stopped)
 	}
+	if !regexp.MustCompile(`^/pair [A-Z2-9]{8}$`).MatchString(n.Paired) {
+		t.Errorf("what a person sends to be paired: got %q, want /pair and a code", n.Paired)
+	}
 	if !n.CookieSeen {
 		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")
 	}
 	for _, status := range n.Stolen {
 		if status < 400 {
 			t.Errorf("with the cookie alone: got status %d, want a refusal each time: %v", status, n.Stolen)
+		}
+	}
+}
+
+// addChannel adds an account of a chat service, with a person.
+func addChannel(t *testing.T, admin *client.Client, url string) {
+	t.Helper()
+	for _, req := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPut, "/api/v1/secrets/pager", []byte("whsec_a2V5IG9mIHRoZSBwYWdlciBvZiB0aGUgdGVzdA==")},
+		{http.MethodPost, "/api/v1/channels", map[string]any{"kind": "webhook", "account": "pager", "secret": "pager", "url": url, "guests": true}},
+		{http.MethodPost, "/api/v1/channels/webhook/pager/people", map[string]string{"role": "operator", "name": "ann", "user": "u1"}},
+	} {
+		if err := admin.Do(t.Context(), req.method, req.path, req.body, nil); err != nil {
+			t.Fatalf("%s %s: got %v, want no error", req.method, req.path, err)
 		}
 	}
 }

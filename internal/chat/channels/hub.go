@@ -126,6 +126,9 @@ func New(ctx context.Context, cfg Config) (*Hub, error) {
 	return h, nil
 }
 
+// Kinds returns the services of which accounts can be added.
+func (h *Hub) Kinds() []Kind { return h.cfg.Kinds }
+
 // kind returns a kind by its name. The error is invalid_input.
 func (h *Hub) kind(name string) (Kind, error) {
 	var names []string

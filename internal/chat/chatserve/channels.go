@@ -11,6 +11,7 @@ import (
 
 // Channels manages the accounts of chat services; [channels.Hub] implements it.
 type Channels interface {
+	Kinds() []channels.Kind
 	List(ctx context.Context) ([]channels.Status, error)
 	Get(ctx context.Context, r channels.Ref) (channels.Status, error)
 	Add(ctx context.Context, by capability.Principal, a channels.Account) (channels.Status, error)
@@ -52,7 +53,17 @@ func refOf(r *http.Request) channels.Ref {
 
 func (s *Surface) listChannels(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	list, err := s.Channels.List(r.Context())
-	return answer(w, map[string]any{"channels": orEmpty(list)}, err)
+	type kind struct {
+		Name     string `json:"name"`
+		Label    string `json:"label"`
+		Blurb    string `json:"blurb"`
+		NeedsURL bool   `json:"needs_url,omitempty"`
+	}
+	kinds := []kind{}
+	for _, k := range s.Channels.Kinds() {
+		kinds = append(kinds, kind{k.Name, k.Label, k.Blurb, k.NeedsURL})
+	}
+	return answer(w, map[string]any{"channels": orEmpty(list), "kinds": kinds}, err)
 }
 
 func (s *Surface) showChannel(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {

@@ -11,12 +11,14 @@ import { Approvals, ApprovalPage } from "./pages/approvals";
 import { topics } from "./pages/answers";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
+import { Channels } from "./pages/channels";
 import { Connect } from "./pages/connect";
 import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access, Chat, NodePage, Nodes, System } from "./pages/rest";
 import { TaskPage, Tasks } from "./pages/tasks";
+import { Usage } from "./pages/usage";
 import { ViewPage, Views } from "./pages/views";
 
 const pages: { path: string; name: string; group?: string; key?: string }[] = [
@@ -28,8 +30,10 @@ const pages: { path: string; name: string; group?: string; key?: string }[] = [
   { path: "/connect", name: "Connect" },
   { path: "/providers", name: "Providers", key: "p" },
   { path: "/nodes", name: "Nodes" },
+  { path: "/channels", name: "Channels", key: "h" },
   { path: "/views", name: "Views", key: "v" },
   { path: "/audit", name: "Audit", group: "Control", key: "u" },
+  { path: "/usage", name: "Usage" },
   { path: "/access", name: "Access" },
   { path: "/notifications", name: "Notifications" },
   { path: "/system", name: "System", key: "s" },
@@ -62,6 +66,10 @@ function Page() {
       return second ? <ProviderPage name={second} /> : <Providers />;
     case "nodes":
       return second ? <NodePage id={second} /> : <Nodes />;
+    case "channels":
+      return <Channels />;
+    case "usage":
+      return <Usage />;
     case "views":
       return third ? <ViewPage module={second} id={third} /> : <Views />;
     case "audit":
