@@ -374,7 +374,7 @@ func TestAModelThatMisbehavesIsBounded(t *testing.T) {
 				return modelAnswer{calls: []toolCall{{"fs_writeText", `{"path":"out.txt","text":"x"}`}}}
 			}
 			return modelAnswer{text: r.last()}
-		}, "completed", "do not cover fs.writeText", 2},
+		}, "completed", "does not cover fs.writeText", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
