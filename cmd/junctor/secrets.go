@@ -50,17 +50,30 @@ func (a *app) secretsCommand() *cobra.Command {
 		Use: "list", Short: "List the names of secrets, never their values", Args: cobra.NoArgs,
 		RunE: shows(a, "/api/v1/secrets", func(out struct {
 			Secrets []struct {
-				Name    string
-				Updated time.Time
+				Name, Link string
+				Updated    time.Time
 			}
 		},
 		) error {
 			var rows [][]string
 			for _, s := range out.Secrets {
-				rows = append(rows, []string{s.Name, when(s.Updated)})
+				rows = append(rows, []string{s.Name, when(s.Updated), dash(plainText(s.Link))})
 			}
-			return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
+			return a.table([]string{"NAME", "UPDATED", "LINKED TO"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
 		}),
+	}
+	link := &cobra.Command{
+		Use: "link NAME TARGET", Short: "Read a secret elsewhere each time it is needed", Args: cobra.ExactArgs(2),
+		Long: `Read a secret elsewhere each time it is needed.
+
+TARGET is env:VARIABLE of the server's environment, file:PATH on its machine (absolute,
+such as a mounted secret), or vault:PATH#FIELD of the service that vault.url names.`,
+		Example: `  junctor secrets link bot file:/run/secrets/bot
+  junctor secrets link bot vault:secret/data/bots#telegram`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/api/v1/secrets/" + url.PathEscape(args[0]) + "/link"
+			return a.call(cmd.Context(), http.MethodPut, path, map[string]string{"to": args[1]}, a.done("%s is read at %s\n", args[0], args[1]))
+		},
 	}
 	remove := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
@@ -68,5 +81,5 @@ func (a *app) secretsCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, a.done("removed %s\n", args[0]))
 		},
 	}
-	return a.group("secrets", "Manage secrets: values that others refer to by name, never shown", set, list, remove)
+	return a.group("secrets", "Manage secrets: values that others refer to by name, never shown", set, link, list, remove)
 }

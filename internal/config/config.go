@@ -40,6 +40,7 @@ type Config struct {
 	A2A    A2A    `koanf:"a2a"`
 
 	OTel       OTel       `koanf:"otel"`
+	Vault      Vault      `koanf:"vault"`
 	Console    Console    `koanf:"console"`
 	Approvals  Approvals  `koanf:"approvals"`
 	OAuth      OAuth      `koanf:"oauth"`
@@ -241,7 +242,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(),
+		c.OTel.validate(), c.Vault.validate(),
 		c.Gateway.validate(), c.Node.validate(), c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}

@@ -330,6 +330,21 @@ func TestAnotherProductsVariableComesAfterOurOwn(t *testing.T) {
 	}
 }
 
+func TestTheVaultIsReachedEncrypted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"{}": true, "{url: 'https://vault.example.org', token_file: /run/token}": true,
+		"{url: 'http://127.0.0.1:8200', token_file: /run/token}":    true,
+		"{url: 'http://vault.example.org', token_file: /run/token}": false, "{url: 'https://vault.example.org'}": false,
+		"{url: 'https://vault.example.org', token_file: token}": false, "{token_file: /run/token}": false,
+		"{url: 'https://u:p@vault.example.org', token_file: /run/token}": false, "{url: 'vault', token_file: /run/token}": false,
+	} {
+		if _, err := load(t, "vault: "+text+"\n", nil, nil); (err == nil) != want {
+			t.Errorf("vault: %s: got %v, want it accepted: %v", text, err, want)
+		}
+	}
+}
+
 func TestTheCollectorIsAPlainURL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

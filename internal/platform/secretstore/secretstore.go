@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -28,17 +29,24 @@ var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
 
 // Store is a directory of secrets. It is safe for concurrent use, even by several
 // processes, because every change is one rename.
-type Store struct{ dir *os.Root }
+type Store struct {
+	dir   *os.Root
+	vault Vault
+
+	mu     sync.Mutex
+	values map[string]cached // of vault, by link
+}
 
 // Info describes a secret without its value.
 type Info struct {
 	Name    string    `json:"name"`
+	Link    string    `json:"link,omitempty"` // where the value is; "": here
 	Updated time.Time `json:"updated"`
 }
 
 // Open opens dir, or creates it with mode 0700. Other users' rights to an existing one are
-// removed. The caller must close the result.
-func Open(dir string) (*Store, error) {
+// removed. Links to vault: are read from vault. The caller must close the result.
+func Open(dir string, vault Vault) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, wrap("secrets.open", "the secrets directory cannot be created", err)
 	}
@@ -52,7 +60,7 @@ func Open(dir string) (*Store, error) {
 			return nil, wrap("secrets.open", "the secrets directory is open to other users and cannot be closed to them", err)
 		}
 	}
-	return &Store{dir: root}, nil
+	return &Store{dir: root, vault: vault}, nil
 }
 
 // Close releases the directory.
@@ -75,6 +83,9 @@ func (s *Store) Set(name string, value secret.Value) error {
 	}
 	if err := s.replace(name, text); err != nil {
 		return wrap("secrets.set", "the secret "+name+" cannot be stored", err)
+	}
+	if err := s.dir.Remove(linkMark + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return wrap("secrets.set", "the link of the secret "+name+" cannot be removed", err)
 	}
 	return nil
 }
@@ -104,10 +115,14 @@ func (s *Store) replace(name, text string) (err error) {
 	return nil
 }
 
-// Get returns a secret. The error is not_found if the name does not exist.
+// Get returns a secret. Errors: not_found if the name does not exist or its link has no value;
+// unavailable if the service with the value does not answer.
 func (s *Store) Get(name string) (secret.Value, error) {
 	if err := checkName("secrets.get", name); err != nil {
 		return secret.Value{}, err
+	}
+	if to := s.link(name); to != "" {
+		return s.follow(name, to)
 	}
 	file, err := s.dir.Open(name)
 	if err != nil {
@@ -131,10 +146,15 @@ func (s *Store) List() ([]Info, error) {
 	all := []Info{}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !nameGrammar.MatchString(e.Name()) {
+		name, linked := strings.CutPrefix(e.Name(), linkMark)
+		if err != nil || !info.Mode().IsRegular() || !nameGrammar.MatchString(name) {
 			continue // removed meanwhile, or not a secret
 		}
-		all = append(all, Info{Name: e.Name(), Updated: info.ModTime().UTC()})
+		one := Info{Name: name, Updated: info.ModTime().UTC()}
+		if linked {
+			one.Link = s.link(name)
+		}
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
@@ -145,7 +165,11 @@ func (s *Store) Remove(name string) error {
 	if err := checkName("secrets.remove", name); err != nil {
 		return err
 	}
-	if err := s.dir.Remove(name); err != nil {
+	err := s.dir.Remove(linkMark + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = s.dir.Remove(name)
+	}
+	if err != nil {
 		return missing("secrets.remove", name, err)
 	}
 	return nil

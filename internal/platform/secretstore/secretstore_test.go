@@ -16,7 +16,7 @@ import (
 func open(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "secrets")
-	s, err := Open(dir)
+	s, err := Open(dir, Vault{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestOpenTightensALooseDirectory(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(dir)
+	s, err := Open(dir, Vault{})
 	if err != nil {
 		t.Fatal(err)
 	}

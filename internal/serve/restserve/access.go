@@ -192,6 +192,20 @@ func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability
 	return nil
 }
 
+func (s *Surface) linkSecret(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	var in struct {
+		To string `json:"to"`
+	}
+	if err := httpapi.Decode(w, r, &in); err != nil {
+		return err
+	}
+	if err := s.Secrets.Link(r.PathValue("name"), in.To); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 func (s *Surface) removeSecret(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	if err := s.Secrets.Remove(r.PathValue("name")); err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 // Secrets is the store of named secrets. Values cannot be read through it.
 type Secrets interface {
 	Set(name string, value secret.Value) error
+	Link(name, to string) error
 	List() ([]secretstore.Info, error)
 	Remove(name string) error
 }
@@ -154,6 +155,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/catalog/naming", admin(s.changeNaming))
 	mux.Handle("GET /api/v1/secrets", admin(s.secrets))
 	mux.Handle("PUT /api/v1/secrets/{name}", admin(s.setSecret))
+	mux.Handle("PUT /api/v1/secrets/{name}/link", admin(s.linkSecret))
 	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))
 
 	mux.Handle("GET /api/v1/audit", operator(s.auditQuery))
