@@ -97,6 +97,11 @@ func (p product) make(ctx context.Context) (map[string][]byte, error) {
 		}
 	}
 	report("packages", start)
+	start = time.Now()
+	if made[p.name("oci.tar")], err = p.image(); err != nil {
+		return nil, err
+	}
+	report("image", start)
 	return made, nil
 }
 
