@@ -17,7 +17,7 @@ func NATSServerConfig(cfg config.Config) (string, error) {
 			"nats.key_secret is not set, so the servers cannot be told whom to trust").
 			With("", "store a secret and name it: junctor secrets set NAME")
 	}
-	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"))
+	secrets, err := secretstore.OpenWith(filepath.Join(cfg.Home, "secrets"), cfg.SecretsDir)
 	if err != nil {
 		return "", err
 	}

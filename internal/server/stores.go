@@ -28,7 +28,7 @@ type stores struct {
 // openStores opens the secrets, the databases and the audit log.
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
-	if s.secrets, err = secretstore.Open(s.home.Path("secrets")); err != nil {
+	if s.secrets, err = secretstore.OpenWith(s.home.Path("secrets"), s.cfg.SecretsDir); err != nil {
 		return err
 	}
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {

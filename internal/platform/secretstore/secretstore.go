@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,7 +29,10 @@ var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
 
 // Store is a directory of secrets. It is safe for concurrent use, even by several
 // processes, because every change is one rename.
-type Store struct{ dir *os.Root }
+type Store struct {
+	dir     *os.Root
+	further string
+}
 
 // Info describes a secret without its value.
 type Info struct {
@@ -38,7 +42,12 @@ type Info struct {
 
 // Open opens dir, or creates it with mode 0700. Other users' rights to an existing one are
 // removed. The caller must close the result.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (*Store, error) { return OpenWith(dir, "") }
+
+// OpenWith is Open with a second folder, whose files Get reads as [ReadFile] does if dir has no
+// secret of the name. They are neither changed nor listed. If further is empty, there is no
+// second folder.
+func OpenWith(dir, further string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, wrap("secrets.open", "the secrets directory cannot be created", err)
 	}
@@ -52,7 +61,7 @@ func Open(dir string) (*Store, error) {
 			return nil, wrap("secrets.open", "the secrets directory is open to other users and cannot be closed to them", err)
 		}
 	}
-	return &Store{dir: root}, nil
+	return &Store{dir: root, further: further}, nil
 }
 
 // Close releases the directory.
@@ -110,6 +119,12 @@ func (s *Store) Get(name string) (secret.Value, error) {
 		return secret.Value{}, err
 	}
 	file, err := s.dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && s.further != "" {
+		value, _, further := ReadFile(filepath.Join(s.further, name))
+		if capability.CodeOf(further) != capability.CodeNotFound {
+			return value, further
+		}
+	}
 	if err != nil {
 		return secret.Value{}, missing("secrets.get", name, err)
 	}
@@ -149,6 +164,22 @@ func (s *Store) Remove(name string) error {
 		return missing("secrets.remove", name, err)
 	}
 	return nil
+}
+
+// PathOf returns the file that [Store.Get] reads: path, that of a secret in the home, or the
+// file of the same name in the second folder if only that exists.
+func PathOf(path, further string) string {
+	if further == "" {
+		return path
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	second := filepath.Join(further, filepath.Base(path))
+	if _, err := os.Stat(second); err != nil {
+		return path
+	}
+	return second
 }
 
 // ReadFile reads a secret, such as a token, from a file that is maintained outside of the
