@@ -78,6 +78,7 @@ test: deps console lint interop-deps agents-deps
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
 	$(GO) -C tools/release test -count=1 -timeout 10m ./...
+	$(GO) -C tools/charttest test -count=1 -timeout 10m ./...
 
 # The programs of task agents, in the versions of the lock file. One that cannot be had is
 # left out, and its tests say so.
