@@ -116,8 +116,9 @@ vuln:
 bench: build
 	$(GO) run ./bench
 
+# MINISIGN_KEY_FILE=FILE signs; DOWNLOAD_URL=URL is where the Homebrew formula gets archives.
 release:
-	$(GO) run -buildvcs=false ./release -version $(VERSION) -out dist
+	$(if $(MINISIGN_KEY_FILE),MINISIGN_KEY_FILE=$(abspath $(MINISIGN_KEY_FILE))) $(GO) run -buildvcs=false ./release -version $(VERSION) -out dist
 
 soak:
 	$(GO) test -tags soak -timeout 60m -run Soak ./...

@@ -308,9 +308,9 @@ func emptied(dir string) error {
 		return err
 	}
 	for _, f := range left {
-		if name := f.Name(); strings.HasPrefix(name, "junctor_") ||
-			slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh"}, name) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		name := strings.TrimSuffix(f.Name(), ".minisig")
+		if strings.HasPrefix(name, "junctor_") || slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh", "junctor.rb"}, name) {
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				return err
 			}
 		}

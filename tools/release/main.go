@@ -24,11 +24,12 @@ import (
 
 // product holds the inputs of a release.
 type product struct {
-	version  string
-	at       time.Time // of the commit
-	source   string    // the source tree of the commit
-	binaries string    // DIR/linux_amd64/junctor, with THIRD-PARTY-LICENSES.txt beside it
-	out      string
+	version   string
+	at        time.Time // of the commit
+	source    string    // the source tree of the commit
+	binaries  string    // DIR/linux_amd64/junctor, with THIRD-PARTY-LICENSES.txt beside it
+	out       string
+	downloads string // URL that the archives are below, or ""
 }
 
 func main() {
@@ -37,19 +38,25 @@ func main() {
 	flag.StringVar(&p.source, "source", "", "folder of the commit's source")
 	flag.StringVar(&p.binaries, "binaries", "", "folder of the binaries, one folder for each system")
 	flag.StringVar(&p.out, "out", "", "folder that is written to; it holds SHA256SUMS")
+	p.downloads = os.Getenv("DOWNLOAD_URL")
 	seconds := flag.Int64("time", 0, "time of the commit in seconds since 1970")
 	flag.Parse()
 	p.at = time.Unix(*seconds, 0).UTC()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, p); err != nil {
+	sign, err := signerOf(os.Getenv)
+	if err == nil {
+		err = run(ctx, p, sign)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-// run makes everything and updates SHA256SUMS.
-func run(ctx context.Context, p product) error {
+// run makes everything and updates SHA256SUMS. If sign is not nil, all files of the release are
+// signed.
+func run(ctx context.Context, p product, sign *signer) error {
 	if p.version == "" || p.source == "" || p.binaries == "" || p.out == "" {
 		return errors.New("-version, -source, -binaries and -out are required")
 	}
@@ -65,6 +72,13 @@ func run(ctx context.Context, p product) error {
 	if err != nil {
 		return err
 	}
+	formula, err := p.formula(sums)
+	if err != nil {
+		return err
+	}
+	if formula != nil {
+		made[formulaName] = formula
+	}
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		if err := os.WriteFile(filepath.Join(p.out, name), made[name], 0o644); err != nil {
 			return err
@@ -72,7 +86,11 @@ func run(ctx context.Context, p product) error {
 		sum := sha256.Sum256(made[name])
 		sums[name] = hex.EncodeToString(sum[:])
 	}
-	return os.WriteFile(filepath.Join(p.out, sumsName), formatSums(sums), 0o644)
+	if err := os.WriteFile(filepath.Join(p.out, sumsName), formatSums(sums), 0o644); err != nil || sign == nil {
+		return err
+	}
+	fmt.Printf("%-14s with %s\n", "signed", sign.publicKey())
+	return sign.signAll(p.out, append(slices.Sorted(maps.Keys(sums)), sumsName), p.at)
 }
 
 // make returns the files to add to a release, by name.

@@ -137,7 +137,7 @@ func TestReleaseAddsItsChecksums(t *testing.T) {
 	p := fakeProduct(t)
 	write(t, filepath.Join(p.out, "install.sh"), "x", 0o644)
 	write(t, filepath.Join(p.out, sumsName), "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  install.sh\n", 0o644)
-	if err := run(context.Background(), p); err != nil {
+	if err := run(context.Background(), p, nil); err != nil {
 		t.Fatalf("run() = %v, want no error", err)
 	}
 	cmd := exec.Command("sha256sum", "--check", "--strict", sumsName)
