@@ -77,6 +77,8 @@ test: deps console lint interop-deps agents-deps
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
+	$(GO) -C tools/release test -count=1 -timeout 10m ./...
+	$(GO) -C tools/charttest test -count=1 -timeout 10m ./...
 
 # The programs of task agents, in the versions of the lock file. One that cannot be had is
 # left out, and its tests say so.
@@ -114,8 +116,9 @@ vuln:
 bench: build
 	$(GO) run ./bench
 
+# MINISIGN_KEY_FILE=FILE signs; DOWNLOAD_URL=URL is where the Homebrew formula gets archives.
 release:
-	$(GO) run -buildvcs=false ./release -version $(VERSION) -out dist
+	$(if $(MINISIGN_KEY_FILE),MINISIGN_KEY_FILE=$(abspath $(MINISIGN_KEY_FILE))) $(GO) run -buildvcs=false ./release -version $(VERSION) -out dist
 
 soak:
 	$(GO) test -tags soak -timeout 60m -run Soak ./...

@@ -117,7 +117,24 @@ func release(ctx context.Context, version, out, only string) error {
 	if err := os.Chmod(filepath.Join(out, "install.sh"), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), sumsFile(m.sums), 0o644)
+	if err := os.WriteFile(filepath.Join(out, "SHA256SUMS"), sumsFile(m.sums), 0o644); err != nil {
+		return err
+	}
+	return m.packages(ctx, temp)
+}
+
+// packages makes the packages of systems from the binaries in temp. The program that makes
+// them is a module of its own, because of its dependencies; it adds to SHA256SUMS.
+func (m *maker) packages(ctx context.Context, temp string) error {
+	out, err := filepath.Abs(m.out)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "-C", "tools/release", "run", "-buildvcs=false", ".",
+		"-version", m.version, "-time", strconv.FormatInt(m.at.Unix(), 10), "-source", m.source, "-binaries", temp, "-out", out)
+	cmd.Dir = m.source
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
 }
 
 func chosen(only string) ([]target, error) {
@@ -195,6 +212,9 @@ func (m *maker) make(ctx context.Context, t target, temp string, again bool) err
 	}
 	licences, err := m.licences(ctx, t, contents)
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(binary), "THIRD-PARTY-LICENSES.txt"), licences, 0o644); err != nil {
 		return err
 	}
 	files, err := m.files(t, binary, licences)
@@ -288,9 +308,9 @@ func emptied(dir string) error {
 		return err
 	}
 	for _, f := range left {
-		if name := f.Name(); strings.HasPrefix(name, "junctor_") ||
-			slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh"}, name) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		name := strings.TrimSuffix(f.Name(), ".minisig")
+		if strings.HasPrefix(name, "junctor_") || slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh", "junctor.rb"}, name) {
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				return err
 			}
 		}

@@ -180,7 +180,7 @@ func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.En
 	if _, err := os.Stat(dir); err != nil {
 		return elsewhere(err)
 	}
-	store, err := secretstore.Open(dir, secretstore.Vault{})
+	store, err := secretstore.Open(dir, secretstore.Further{})
 	if err != nil {
 		return err
 	}

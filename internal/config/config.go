@@ -29,6 +29,7 @@ type Config struct {
 	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
 	DeploymentMode    string `koanf:"deployment_mode" doc:"What extensions may do at most: local_open (all they declare and were given), local_locked or remote_exposed (no programs, no writes, no browser, without an administrator's grant). Empty: local_open while only this machine reaches the server, else remote_exposed. AGENTOS_DEPLOYMENT_MODE is read too. An unknown word is local_locked."`
 	PublicURL         string `koanf:"public_url" doc:"URL under which a proxy in front offers this server; its host is accepted besides local names."`
+	SecretsDir        string `koanf:"secrets_dir" doc:"Absolute path of a folder with further secrets, one file for each, such as those that a container engine or systemd mounts. They are only read, at each use; a secret in the home (junctor secrets set NAME) has precedence. Empty: none."`
 
 	Log    Log    `koanf:"log"`
 	Audit  Audit  `koanf:"audit"`
@@ -242,9 +243,9 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(),
-		c.OTel.validate(), c.Vault.validate(),
-		c.Gateway.validate(), c.Node.validate(), c.Host.validate(c.Node.Development)); err != nil {
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
+		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.Gateway.validate(), c.Node.validate(),
+		c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}
 	if c.Store.URL != "" {

@@ -17,7 +17,8 @@ func NATSServerConfig(cfg config.Config) (string, error) {
 			"nats.key_secret is not set, so the servers cannot be told whom to trust").
 			With("", "store a secret and name it: junctor secrets set NAME")
 	}
-	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"), secretstore.Vault(cfg.Vault))
+	further := secretstore.Further{Dir: cfg.SecretsDir, Vault: secretstore.Vault(cfg.Vault)}
+	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"), further)
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ func TestTheServersOfNATSAreToldWhomToTrust(t *testing.T) {
 		t.Errorf("without a secret: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	const value = "0123456789abcdef0123456789abcdef"
-	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"), secretstore.Vault{})
+	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"), secretstore.Further{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const waitTimeout = time.Second
 func gateway(t *testing.T, url string) *node {
 	t.Helper()
 	home := t.TempDir()
-	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Vault{})
+	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Further{})
 	if err != nil {
 		t.Fatal(err)
 	}

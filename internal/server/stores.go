@@ -28,7 +28,8 @@ type stores struct {
 // openStores opens the secrets, the databases and the audit log.
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
-	if s.secrets, err = secretstore.Open(s.home.Path("secrets"), secretstore.Vault(s.cfg.Vault)); err != nil {
+	further := secretstore.Further{Dir: s.cfg.SecretsDir, Vault: secretstore.Vault(s.cfg.Vault)}
+	if s.secrets, err = secretstore.Open(s.home.Path("secrets"), further); err != nil {
 		return err
 	}
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {

@@ -76,7 +76,7 @@ func open(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	if r.secrets, err = secretstore.Open(folder, secretstore.Vault{}); err != nil {
+	if r.secrets, err = secretstore.Open(folder, secretstore.Further{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.secrets.Close() })

@@ -57,7 +57,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	web := httptest.NewServer(h)
 	defer web.Close()
 	home := t.TempDir()
-	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Vault{})
+	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Further{})
 	if err != nil {
 		t.Fatal(err)
 	}

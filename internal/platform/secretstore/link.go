@@ -56,7 +56,7 @@ func (s *Store) Link(name, to string) error {
 		kind = ""
 	case kind == "env" && envLink.MatchString(rest), kind == "file" && filepath.IsAbs(rest) && !strings.ContainsAny(rest, "\x00\n"):
 	case kind == "vault" && vaultLink.MatchString(rest) && path.Clean("/"+rest) == "/"+rest:
-		if s.vault.URL == "" {
+		if s.further.Vault.URL == "" {
 			return capability.Errorf(capability.CodeInvalidInput, op, "vault.url is not set").
 				With("no_vault", "set it, and vault.token_file, and restart the server")
 		}
@@ -135,20 +135,20 @@ var errNoValue = errors.New("no such value")
 
 // ask requests a field. Errors contain no part of the answer.
 func (s *Store) ask(where, field string) (secret.Value, error) {
-	token, _, err := ReadFile(s.vault.TokenFile)
+	token, _, err := ReadFile(s.further.Vault.TokenFile)
 	if err != nil {
 		return secret.Value{}, errors.New("the file of vault.token_file cannot be read")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.vault.URL, "/")+"/v1/"+where, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.further.Vault.URL, "/")+"/v1/"+where, nil)
 	if err != nil {
 		return secret.Value{}, errors.New("the URL cannot be used")
 	}
 	req.Header.Set("X-Vault-Token", token.Reveal())
 	req.Header.Set("X-Vault-Request", "true")
-	if s.vault.Namespace != "" {
-		req.Header.Set("X-Vault-Namespace", s.vault.Namespace)
+	if s.further.Vault.Namespace != "" {
+		req.Header.Set("X-Vault-Namespace", s.further.Vault.Namespace)
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(req)

@@ -42,7 +42,7 @@ func TestLinkedSecretsAreReadWhereTheyAre(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	dir := filepath.Join(t.TempDir(), "secrets")
-	s, err := Open(dir, Vault{URL: service.URL, TokenFile: file, Namespace: "team"})
+	s, err := Open(dir, Further{Vault: Vault{URL: service.URL, TokenFile: file, Namespace: "team"}})
 	if err != nil {
 		t.Fatalf("open: got %v, want no error", err)
 	}

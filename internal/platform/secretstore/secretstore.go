@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,11 +31,19 @@ var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
 // Store is a directory of secrets. It is safe for concurrent use, even by several
 // processes, because every change is one rename.
 type Store struct {
-	dir   *os.Root
-	vault Vault
+	dir     *os.Root
+	further Further
 
 	mu     sync.Mutex
-	values map[string]cached // of vault, by link
+	values map[string]cached // of further.Vault, by link
+}
+
+// Further names where secrets are besides the directory.
+type Further struct {
+	// Dir is a folder whose files Get reads as [ReadFile] does if the directory has no secret of the
+	// name. They are neither changed nor listed. "": none.
+	Dir   string
+	Vault Vault
 }
 
 // Info describes a secret without its value.
@@ -45,8 +54,8 @@ type Info struct {
 }
 
 // Open opens dir, or creates it with mode 0700. Other users' rights to an existing one are
-// removed. Links to vault: are read from vault. The caller must close the result.
-func Open(dir string, vault Vault) (*Store, error) {
+// removed. The caller must close the result.
+func Open(dir string, further Further) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, wrap("secrets.open", "the secrets directory cannot be created", err)
 	}
@@ -60,7 +69,7 @@ func Open(dir string, vault Vault) (*Store, error) {
 			return nil, wrap("secrets.open", "the secrets directory is open to other users and cannot be closed to them", err)
 		}
 	}
-	return &Store{dir: root, vault: vault}, nil
+	return &Store{dir: root, further: further}, nil
 }
 
 // Close releases the directory.
@@ -125,6 +134,12 @@ func (s *Store) Get(name string) (secret.Value, error) {
 		return s.follow(name, to)
 	}
 	file, err := s.dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && s.further.Dir != "" {
+		value, _, further := ReadFile(filepath.Join(s.further.Dir, name))
+		if capability.CodeOf(further) != capability.CodeNotFound {
+			return value, further
+		}
+	}
 	if err != nil {
 		return secret.Value{}, missing("secrets.get", name, err)
 	}
@@ -173,6 +188,22 @@ func (s *Store) Remove(name string) error {
 		return missing("secrets.remove", name, err)
 	}
 	return nil
+}
+
+// PathOf returns the file that [Store.Get] reads: path, that of a secret in the home, or the
+// file of the same name in the second folder if only that exists.
+func PathOf(path, further string) string {
+	if further == "" {
+		return path
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	second := filepath.Join(further, filepath.Base(path))
+	if _, err := os.Stat(second); err != nil {
+		return path
+	}
+	return second
 }
 
 // ReadFile reads a secret, such as a token, from a file that is maintained outside of the

@@ -16,12 +16,59 @@ import (
 func open(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "secrets")
-	s, err := Open(dir, Vault{})
+	s, err := Open(dir, Further{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s, dir
+}
+
+// TestFurtherFolderIsReadBehindTheHome uses a folder as Kubernetes mounts one: a name is a link
+// through ..data to the file.
+func TestFurtherFolderIsReadBehindTheHome(t *testing.T) {
+	t.Parallel()
+	further := t.TempDir()
+	if err := os.Mkdir(filepath.Join(further, "..data"), 0o755); err != nil {
+		t.Fatalf("Mkdir(..data) = %v, want no error", err)
+	}
+	for _, name := range []string{"mounted", "both"} {
+		if err := os.WriteFile(filepath.Join(further, "..data", name), []byte("of the folder\n"), 0o440); err != nil {
+			t.Fatalf("WriteFile(%s) = %v, want no error", name, err)
+		}
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(further, name)); err != nil {
+			t.Fatalf("Symlink(%s) = %v, want no error", name, err)
+		}
+	}
+	s, err := Open(filepath.Join(t.TempDir(), "secrets"), Further{Dir: further})
+	if err != nil {
+		t.Fatalf("open with a second folder: got %v, want no error", err)
+	}
+	defer s.Close()
+	if err := s.Set("both", secret.New("of the home")); err != nil {
+		t.Fatalf("Set(both) = %v, want no error", err)
+	}
+	for name, want := range map[string]string{"mounted": "of the folder", "both": "of the home"} {
+		if got, err := s.Get(name); err != nil || got.Reveal() != want {
+			t.Errorf("Get(%s) = %q, %v; want %q", name, got.Reveal(), err, want)
+		}
+	}
+	for name, want := range map[string]capability.Code{"absent": capability.CodeNotFound, "..data": capability.CodeInvalidInput} {
+		if _, err := s.Get(name); capability.CodeOf(err) != want {
+			t.Errorf("Get(%s) = %v, want %s", name, err, want)
+		}
+	}
+	home := s.dir.Name()
+	for name, want := range map[string]string{
+		"mounted": filepath.Join(further, "mounted"), "both": filepath.Join(home, "both"), "absent": filepath.Join(home, "absent"),
+	} {
+		if got := PathOf(filepath.Join(home, name), further); got != want {
+			t.Errorf("PathOf(%s) = %s, want %s", name, got, want)
+		}
+	}
+	if list, err := s.List(); err != nil || len(list) != 1 {
+		t.Errorf("List() = %v, %v; want the secret of the home only", list, err)
+	}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -87,7 +134,7 @@ func TestOpenTightensALooseDirectory(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(dir, Vault{})
+	s, err := Open(dir, Further{})
 	if err != nil {
 		t.Fatal(err)
 	}

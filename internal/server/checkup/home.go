@@ -35,7 +35,7 @@ func (c Config) secrets() httpapi.Check {
 		}
 		count++
 		path := c.path("secrets", ref.name)
-		if _, _, err := secretstore.ReadFile(path); err != nil {
+		if _, _, err := secretstore.ReadFile(secretstore.PathOf(path, s.SecretsDir)); err != nil {
 			remedy := "junctor secrets set " + ref.name
 			if !c.Running {
 				remedy = "(umask 077; cat > " + path + "), type it, then Ctrl-D; while a server runs: " + remedy

@@ -304,7 +304,7 @@ func sources(t *testing.T, ext string) []string {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules" || d.Name() == "bin") {
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules" || d.Name() == "bin" || d.Name() == "dist") {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(path) == ext {

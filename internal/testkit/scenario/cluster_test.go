@@ -39,7 +39,7 @@ const busSecret = "0123456789abcdef0123456789abcdef" // the one that all gateway
 func secretHome(t testing.TB) string {
 	t.Helper()
 	home := t.TempDir()
-	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Vault{})
+	secrets, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Further{})
 	if err != nil {
 		t.Fatal(err)
 	}
