@@ -10,3 +10,13 @@ export {
   type ClientOptions, type Decision, type Described, type Found, type Invocation, type Invoked, type Page, type Progress,
   type RequestOptions, type Run, type RunEvent, type ServerEvent, type Task, type TaskState, type WaitOptions,
 } from "./client.js";
+export { Endpoint, type EndpointOptions, type Listening } from "./endpoint.js";
+export {
+  action,
+  type Action, type ActionResult, type App, type AppBridge, type Asset, type Awaitable, type CallContext, type ComponentType,
+  type Evaluator, type EvaluatorCall, type EventHandler, type FieldCall, type FieldEffect, type FieldEvaluator, type JSONObject,
+  type Lifecycle, type Model, type Module, type NavTab, type Provider, type ResponseEvaluator, type Route, type RouteRequest,
+  type RouteResponse, type Service, type TypedAction, type View, type ViewKind, type Widget,
+} from "./module.js";
+export { digests, signModule, verifyManifest, type Digests, type Provenance } from "./provenance.js";
+export type { FromSchema, ObjectSchema, Schema } from "./schema.js";
