@@ -2,12 +2,21 @@ package interop
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/conformance"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // typeScriptSDK is the SDK compiled into a folder of its own, in which programs import it
@@ -36,8 +45,14 @@ func newTypeScriptSDK(t *testing.T, w *world) *typeScriptSDK {
 	}
 	s := &typeScriptSDK{world: w, source: source, dir: t.TempDir()}
 	pkg := filepath.Join(s.dir, "sdk")
-	ok(t, os.CopyFS(pkg, os.DirFS(source)))
-	ok(t, os.RemoveAll(filepath.Join(pkg, "node_modules")))
+	for _, name := range []string{"src", "examples"} {
+		ok(t, os.CopyFS(filepath.Join(pkg, name), os.DirFS(filepath.Join(source, name))))
+	}
+	for _, name := range []string{"package.json", "tsconfig.json", "tsconfig.examples.json"} {
+		data, err := os.ReadFile(filepath.Join(source, name))
+		ok(t, err)
+		ok(t, os.WriteFile(filepath.Join(pkg, name), data, 0o600))
+	}
 	ok(t, os.Symlink(modules, filepath.Join(pkg, "node_modules")))
 	programs := filepath.Join(s.dir, "programs")
 	ok(t, os.CopyFS(programs, os.DirFS(filepath.Join(source, "examples"))))
@@ -82,11 +97,105 @@ func (s *typeScriptSDK) run(t *testing.T, cmd *exec.Cmd) string {
 
 func TestTypeScriptSDK(t *testing.T) {
 	s := newTypeScriptSDK(t, newWorld(t))
-	for _, name := range []string{"vectors", "client"} {
+	t.Setenv("INTEROP_DIGESTS", manifestWithDigests(t))
+	for _, name := range []string{"vectors", "client", "endpoint"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			s.run(t, s.program(ctx, t, name+".test.mjs", "--test"))
 		})
+	}
+	t.Run("endpoint conforms", s.conforms)
+	t.Run("signed endpoint is trusted", s.signs)
+}
+
+// manifestWithDigests returns a manifest whose member names are ordered differently by
+// different collations, with the digests of this implementation.
+func manifestWithDigests(t *testing.T) string {
+	t.Helper()
+	metadata := map[string]any{}
+	for i, name := range strings.Fields("b A a B _x x_ 10 9 01 é e E ñ z-1 z_1 z.1 zz Z $a a$ ab aB Ab ß ss ø 日 人 __proto__ a1 a10 a2 - ~") {
+		metadata[name] = map[string]any{"n": i, "B": 1.5, "a": "é\u2028<", "C": nil}
+	}
+	raw, err := json.Marshal(map[string]any{"id": "m", "name": "m", "metadata": metadata})
+	ok(t, err)
+	m, err := router.ParseModule(raw)
+	ok(t, err)
+	original, rfc8785, err := m.Digests()
+	ok(t, err)
+	out, err := json.Marshal(map[string]any{"manifest": json.RawMessage(raw), "original": original, "rfc8785": rfc8785})
+	ok(t, err)
+	return string(out)
+}
+
+// start runs a program until the test ends and returns the URL of its ready line.
+func (s *typeScriptSDK) start(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := s.program(ctx, t, name)
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stderr = logWriter{t, name}
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was ended by a signal
+	})
+	var ready readyLine
+	ok(t, json.NewDecoder(out).Decode(&ready))
+	return ready.URL
+}
+
+// conforms runs the conformance suite against the example, for each generation of routers.
+func (s *typeScriptSDK) conforms(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	ok(t, os.WriteFile(file, []byte("an-example-token\n"), 0o600))
+	for token, args := range map[string][]string{"": nil, "an-example-token": {"--token-file", file}} {
+		url := s.start(t, "endpoint.ts", args...)
+		dialects := []conformance.Dialect{conformance.DialectUnion, conformance.DialectS, conformance.DialectT, conformance.DialectN}
+		for _, dialect := range dialects {
+			report, err := conformance.Run(t.Context(), conformance.Options{BaseURL: url, Token: secret.New(token), Dialect: dialect})
+			if err != nil || len(report.Warnings) > 0 || len(report.Exercised) != 12 {
+				t.Errorf("conformance.Run(token %q, dialect %s) = %d surfaces, warnings %v, %v; want 12 surfaces without warnings or errors",
+					token, dialect, len(report.Exercised), report.Warnings, err)
+			}
+		}
+	}
+	ok(t, os.WriteFile(file, []byte("\n"), 0o600))
+	cmd := s.program(t.Context(), t, "endpoint.ts")
+	cmd.Args = append(cmd.Args, "--token-file", file)
+	if out, err := cmd.Output(); err == nil || len(out) > 0 {
+		t.Errorf("the example with an empty token file wrote %q, %v; want no output and an error", out, err)
+	}
+}
+
+// signs connects an endpoint whose manifest is signed under a policy that requires the
+// signature to verify.
+func (s *typeScriptSDK) signs(t *testing.T) {
+	dir := t.TempDir()
+	_, private, err := ed25519.GenerateKey(nil)
+	ok(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	ok(t, err)
+	public, err := x509.MarshalPKIXPublicKey(private.Public())
+	ok(t, err)
+	key := filepath.Join(dir, "key.pem")
+	ok(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	policy, err := json.Marshal(map[string]any{
+		"requireVerifiedProvenance":   true,
+		"trustedProvenancePublicKeys": map[string]string{"examples": string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))},
+	})
+	ok(t, err)
+	ok(t, os.WriteFile(filepath.Join(dir, "policy.json"), policy, 0o600))
+	s.cli("connect", s.start(t, "endpoint.ts", "--key-file", key), "--id", "signed", "--trust-policy", filepath.Join(dir, "policy.json"))
+	s.cli("invoke", "unit-converter:action:CONVERT", `{"value":3,"from":"mi","to":"km"}`)
+	s.cli("disconnect", "signed")
+	unsigned := exec.CommandContext(t.Context(), s.binary, "--home", s.home, "connect", s.start(t, "endpoint.ts"), "--id", "unsigned",
+		"--trust-policy", filepath.Join(dir, "policy.json"))
+	unsigned.Env = environment()
+	if out, err := unsigned.CombinedOutput(); err == nil {
+		t.Errorf("connect of an unsigned endpoint succeeded: %s; want an error", out)
 	}
 }
