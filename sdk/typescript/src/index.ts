@@ -20,3 +20,7 @@ export {
 } from "./module.js";
 export { digests, signModule, verifyManifest, type Digests, type Provenance } from "./provenance.js";
 export type { FromSchema, ObjectSchema, Schema } from "./schema.js";
+export {
+  defaultNodeId, Node,
+  type FunctionEffect, type FunctionOptions, type Handler, type NodeCall, type NodeOptions, type NodeState, type WebSocketConstructor,
+} from "./node.js";
