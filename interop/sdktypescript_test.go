@@ -6,14 +6,18 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/conformance"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
@@ -98,15 +102,21 @@ func (s *typeScriptSDK) run(t *testing.T, cmd *exec.Cmd) string {
 func TestTypeScriptSDK(t *testing.T) {
 	s := newTypeScriptSDK(t, newWorld(t))
 	t.Setenv("INTEROP_DIGESTS", manifestWithDigests(t))
-	for _, name := range []string{"vectors", "client", "endpoint"} {
+	t.Setenv("INTEROP_NODE_TOKEN", s.nodeToken(t))
+	for _, name := range []string{"vectors", "client", "endpoint", "node"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
-			s.run(t, s.program(ctx, t, name+".test.mjs", "--test"))
+			for line := range strings.Lines(s.run(t, s.program(ctx, t, name+".test.mjs", "--test"))) {
+				if figure, ok := strings.CutPrefix(strings.TrimSpace(line), "# # "); ok {
+					t.Log(figure)
+				}
+			}
 		})
 	}
 	t.Run("endpoint conforms", s.conforms)
 	t.Run("signed endpoint is trusted", s.signs)
+	t.Run("node throughput", s.throughput)
 }
 
 // manifestWithDigests returns a manifest whose member names are ordered differently by
@@ -146,6 +156,18 @@ func (s *typeScriptSDK) start(t *testing.T, name string, args ...string) string 
 	var ready readyLine
 	ok(t, json.NewDecoder(out).Decode(&ready))
 	return ready.URL
+}
+
+// nodeToken returns a new token for nodes.
+func (s *typeScriptSDK) nodeToken(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.binary, "--home", s.home, "--json", "tokens", "create", "--role", "node", "--name", "lab")
+	cmd.Env = environment()
+	out, err := cmd.Output()
+	ok(t, err)
+	var made struct{ Token string }
+	ok(t, json.Unmarshal(out, &made))
+	return made.Token
 }
 
 // conforms runs the conformance suite against the example, for each generation of routers.
@@ -198,4 +220,44 @@ func (s *typeScriptSDK) signs(t *testing.T) {
 	if out, err := unsigned.CombinedOutput(); err == nil {
 		t.Errorf("connect of an unsigned endpoint succeeded: %s; want an error", out)
 	}
+}
+
+// throughput reports how many calls a second one node answers for 64 callers, and their
+// latency. The figure depends on the machine, so only failed calls fail the test.
+func (s *typeScriptSDK) throughput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	ok(t, os.WriteFile(file, []byte(os.Getenv("INTEROP_NODE_TOKEN")), 0o600))
+	base := strings.TrimSuffix(s.url, "/mcp")
+	s.start(t, "node.ts", base, "--node-token-file", file, "--id", "ts.load", "--concurrent", "64")
+	admin, err := os.ReadFile(filepath.Join(s.home, "run", "admin.token"))
+	ok(t, err)
+	c, err := client.New(client.Config{URL: base, Token: secret.New(strings.TrimSpace(string(admin))), Transport: &http.Transport{MaxIdleConnsPerHost: 64}})
+	ok(t, err)
+	const callers, duration = 64, 2 * time.Second
+	var mu sync.Mutex
+	var took []time.Duration
+	var calls sync.WaitGroup
+	began := time.Now()
+	for range callers {
+		calls.Go(func() {
+			for time.Since(began) < duration {
+				start := time.Now()
+				result, _, err := c.Call(t.Context(), "greet", map[string]string{"name": "load"}, client.CallOptions{Node: "ts.load"})
+				if err != nil || string(result) != `"hello, load"` {
+					t.Errorf(`Call(greet) = %s, %v; want "hello, load"`, result, err)
+					return
+				}
+				mu.Lock()
+				took = append(took, time.Since(start))
+				mu.Unlock()
+			}
+		})
+	}
+	calls.Wait()
+	if len(took) == 0 {
+		t.Fatal("got no answered call, want some")
+	}
+	slices.Sort(took)
+	t.Logf("%.0f calls/s at %d callers, p50 %v, p99 %v", float64(len(took))/time.Since(began).Seconds(), callers,
+		took[len(took)/2].Round(100*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond))
 }
