@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -63,10 +65,31 @@ func newTypeScriptSDK(t *testing.T, w *world) *typeScriptSDK {
 	ok(t, os.Mkdir(filepath.Join(programs, "node_modules"), 0o700))
 	ok(t, os.Symlink(pkg, filepath.Join(programs, "node_modules", "junctor")))
 	ok(t, os.WriteFile(filepath.Join(programs, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	for name, text := range guideExamples(t) {
+		for _, dir := range []string{filepath.Join(pkg, "examples"), programs} {
+			ok(t, os.WriteFile(filepath.Join(dir, "guide-"+name), []byte(text), 0o600))
+		}
+	}
 	for _, project := range []string{"tsconfig.json", "tsconfig.examples.json"} {
 		s.run(t, exec.CommandContext(t.Context(), w.node, filepath.Join(modules, "typescript", "bin", "tsc"), "-p", filepath.Join(pkg, project)))
 	}
 	return s
+}
+
+// guideExamples returns the programs of docs/sdk-typescript.md by the name in their first
+// line.
+func guideExamples(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/sdk-typescript.md")
+	ok(t, err)
+	examples := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?ms)^```ts\n// (\\w+\\.ts)\n(.*?)^```").FindAllSubmatch(page, -1) {
+		examples[string(m[1])] = string(m[2])
+	}
+	if len(examples) != 4 {
+		t.Fatalf("docs/sdk-typescript.md has %d programs with a name; want 4", len(examples))
+	}
+	return examples
 }
 
 // program returns a Node program of the folder of examples, or of interop/sdktypescript,
@@ -108,7 +131,7 @@ func TestTypeScriptSDK(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			for line := range strings.Lines(s.run(t, s.program(ctx, t, name+".test.mjs", "--test"))) {
-				if figure, ok := strings.CutPrefix(strings.TrimSpace(line), "# # "); ok {
+				if figure, ok := strings.CutPrefix(strings.TrimSpace(line), "# figure: "); ok {
 					t.Log(figure)
 				}
 			}
@@ -116,6 +139,7 @@ func TestTypeScriptSDK(t *testing.T) {
 	}
 	t.Run("endpoint conforms", s.conforms)
 	t.Run("signed endpoint is trusted", s.signs)
+	t.Run("guide", s.guide)
 	t.Run("node throughput", s.throughput)
 }
 
@@ -222,6 +246,62 @@ func (s *typeScriptSDK) signs(t *testing.T) {
 	}
 }
 
+// guide runs the programs of the guide.
+func (s *typeScriptSDK) guide(t *testing.T) {
+	base := strings.TrimSuffix(s.url, "/mcp")
+	run := func(name, token string) string {
+		cmd := s.program(t.Context(), t, "guide-"+name)
+		cmd.Env = append(cmd.Env, "JUNCTOR_URL="+base, "JUNCTOR_TOKEN="+token)
+		return s.run(t, cmd)
+	}
+	admin, err := os.ReadFile(filepath.Join(s.home, "run", "admin.token"))
+	ok(t, err)
+	if out := run("client.ts", s.tok); !strings.Contains(out, "memory.search") || !strings.Contains(out, "unknown_capability") {
+		t.Errorf("client.ts wrote %s; want memory.search and unknown_capability", out)
+	}
+	s.cli("connect", s.start(t, "endpoint.ts"), "--id", "units")
+	if out := run("approval.ts", strings.TrimSpace(string(admin))); !strings.Contains(out, "4.82803") {
+		t.Errorf("approval.ts wrote %s; want 4.82803", out)
+	}
+
+	token := filepath.Join(t.TempDir(), "token")
+	ok(t, os.WriteFile(token, []byte(os.Getenv("INTEROP_NODE_TOKEN")), 0o600))
+	for _, c := range []struct {
+		program, until string
+		env            []string
+		then           func(line string)
+	}{
+		{"endpoint.ts", "http://", nil, func(line string) {
+			s.cli("connect", line, "--id", "greeter")
+			s.cli("invoke", "greeter:action:GREET", `{"name":"Ann"}`)
+		}},
+		{"node.ts", "connected", []string{"GATEWAY=" + base, "TOKEN_FILE=" + token}, func(string) {
+			s.cli("call", "laptop", "resize", `{"width":640}`)
+			s.cli("call", "laptop", "count", `{"to":3}`, "--stream")
+		}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+		cmd := s.program(ctx, t, "guide-"+c.program)
+		cmd.Env = append(cmd.Env, c.env...)
+		cmd.Stderr = logWriter{t, c.program}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		out, err := cmd.StdoutPipe()
+		ok(t, err)
+		ok(t, cmd.Start())
+		found := false
+		for lines := bufio.NewScanner(out); !found && lines.Scan(); {
+			if found = strings.HasPrefix(lines.Text(), c.until); found {
+				c.then(lines.Text())
+			}
+		}
+		if !found {
+			t.Errorf("%s ended without a line that begins with %q", c.program, c.until)
+		}
+		cancel()
+		_ = cmd.Wait() // it was ended by a signal
+	}
+}
+
 // throughput reports how many calls a second one node answers for 64 callers, and their
 // latency. The figure depends on the machine, so only failed calls fail the test.
 func (s *typeScriptSDK) throughput(t *testing.T) {
@@ -231,16 +311,18 @@ func (s *typeScriptSDK) throughput(t *testing.T) {
 	s.start(t, "node.ts", base, "--node-token-file", file, "--id", "ts.load", "--concurrent", "64")
 	admin, err := os.ReadFile(filepath.Join(s.home, "run", "admin.token"))
 	ok(t, err)
-	c, err := client.New(client.Config{URL: base, Token: secret.New(strings.TrimSpace(string(admin))), Transport: &http.Transport{MaxIdleConnsPerHost: 64}})
+	c, err := client.New(client.Config{
+		URL: base, Token: secret.New(strings.TrimSpace(string(admin))), Transport: &http.Transport{MaxIdleConnsPerHost: 64},
+	})
 	ok(t, err)
-	const callers, duration = 64, 2 * time.Second
+	const callers, loadInterval = 64, 2 * time.Second
 	var mu sync.Mutex
 	var took []time.Duration
 	var calls sync.WaitGroup
 	began := time.Now()
 	for range callers {
 		calls.Go(func() {
-			for time.Since(began) < duration {
+			for time.Since(began) < loadInterval {
 				start := time.Now()
 				result, _, err := c.Call(t.Context(), "greet", map[string]string{"name": "load"}, client.CallOptions{Node: "ts.load"})
 				if err != nil || string(result) != `"hello, load"` {

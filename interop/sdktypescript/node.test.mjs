@@ -158,7 +158,7 @@ test("a connection that breaks is made again", async (t) => {
     const broken = performance.now();
     for (const s of sockets) s.destroy();
     await until(() => node.state === "connected" && node.epoch > before, "the node has joined again");
-    console.log(`# joined again ${Math.round(performance.now() - broken)} ms after the break`);
+    console.log(`figure: joined again ${Math.round(performance.now() - broken)} ms after the break`);
     assert.equal(await client.callFunction("up", {}, { node: "ts.2" }), "up");
     await running;
   }
@@ -195,7 +195,7 @@ test("keys and enrolment", async () => {
   assert.deepEqual([state.node_id, state.enrolled, state.public_key[0]], ["ts.5", true, "U"]);
   const began = performance.now();
   const second = await start({ dir, token: "" }, (node) => node.function("big", { effect: "read" }, () => "z".repeat(1 << 20)));
-  console.log(`# joined with a key after ${Math.round(performance.now() - began)} ms`);
+  console.log(`figure: joined with a key after ${Math.round(performance.now() - began)} ms`);
   assert.equal((await client.callFunction("big", {}, { node: "ts.5" })).length, 1 << 20);
   assert.equal((await thrown(new Node({ gateway, token, dir }).run())).reason, "node_running");
   await second.end();
