@@ -9,6 +9,8 @@ import { type ErrorCode, errorFromJSON, isObject, JunctorError } from "./errors.
 export interface NodeKey {
   /** The public key, U…. */
   publicKey: string;
+  /** The seed, for the handshake. */
+  seed: Uint8Array;
   sign(data: Uint8Array): Uint8Array;
 }
 
@@ -113,7 +115,7 @@ export class Folder {
     }
     try {
       const pair = nkeys.fromSeed(seed);
-      return { publicKey: pair.getPublicKey(), sign: (data) => pair.sign(data) };
+      return { publicKey: pair.getPublicKey(), seed, sign: (data) => pair.sign(data) };
     } catch {
       throw new JunctorError("failed", "the key of the node cannot be read");
     }

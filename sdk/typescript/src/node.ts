@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { cpus, hostname, totalmem } from "node:os";
-import type { Authenticator, Msg, NatsConnection } from "@nats-io/nats-core";
+import type { Msg, NatsConnection } from "@nats-io/nats-core";
 import { checkToken, sleep } from "./client.js";
 import { type ErrorCode, isObject, JunctorError } from "./errors.js";
 import { Folder, type Identity, type NodeKey, Web } from "./identity.js";
@@ -408,7 +408,7 @@ export class Node {
 
   /** Makes one connection and serves it until it ends. It reports whether the node had joined. */
   async #connected(base: URL, key: NodeKey | undefined): Promise<boolean> {
-    const { wsconnect } = await import("@nats-io/nats-core");
+    const { nkeyAuthenticator, wsconnect } = await import("@nats-io/nats-core");
     const Socket = this.#options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
     if (!Socket) {
       throw new JunctorError("invalid_input", "this runtime has no WebSocket", { hint: "use Node 22 or newer, or pass WebSocket, for example that of the package ws" });
@@ -420,7 +420,7 @@ export class Node {
       servers: address.href, name: this.#session.id, inboxPrefix: "_INBOX." + token, timeout: connectTimeout, pingInterval: 5000, maxPingOut: 2,
       // A connection is not resumed: its epoch has ended. The next one is made by #run.
       reconnect: false, ignoreClusterUpdates: true, noAsyncTraces: true,
-      ...(key ? { authenticator: authenticatorOf(key) } : { token: this.#token }),
+      ...(key ? { authenticator: nkeyAuthenticator(key.seed) } : { token: this.#token }),
       wsFactory: async () => ({ socket: new Socket(address.href), encrypted: address.protocol === "wss:" }),
     });
     const session = this.#session;
@@ -486,14 +486,6 @@ export class Node {
     this.#session.revision = this.#revision;
     this.#options.onState?.(state);
   }
-}
-
-/**
- * Returns the answer to the challenge of a gateway. That of the library has its signature in standard base64, but gateways
- * accept the unpadded URL alphabet only.
- */
-function authenticatorOf(key: NodeKey): Authenticator {
-  return (nonce) => ({ nkey: key.publicKey, sig: Buffer.from(key.sign(Buffer.from(nonce ?? ""))).toString("base64url") });
 }
 
 interface JoinReply {
