@@ -1,6 +1,7 @@
-import { asError, errorFromJSON, isObject, JunctorError } from "./errors.js";
+import { errorFromJSON, isObject, JunctorError } from "./errors.js";
+import { bodyOf, checkToken, sleep, tooLarge } from "./internal.js";
 
-export * from "./errors.js";
+export { errorCodes, JunctorError, type ErrorCode, type ErrorFields } from "./errors.js";
 
 /** Options of a {@link Client}. */
 export interface ClientOptions {
@@ -618,15 +619,6 @@ function environment(name: string): string | undefined {
   return process?.env?.[name] || undefined;
 }
 
-/** Returns a token that can be part of a header. Error: invalid_input, which does not contain the token. */
-export function checkToken(token: string): string {
-  token = token.trim();
-  if (token !== "" && !/^[\x21-\x7e]+$/.test(token)) {
-    throw new JunctorError("invalid_input", "the token contains characters that a header cannot have");
-  }
-  return token;
-}
-
 function invocationOf(target: string, input: unknown, options: CallOptions): Record<string, unknown> {
   return {
     target,
@@ -704,24 +696,6 @@ function failure(status: number, text: string): JunctorError {
   return new JunctorError("failed", `the server answered ${status} without an error that can be read`);
 }
 
-function tooLarge(max: number): JunctorError {
-  return new JunctorError("too_large", `the answer is larger than ${max} bytes`);
-}
-
-/** Returns the text of an answer of at most max bytes. */
-export async function bodyOf(response: Response, max: number): Promise<string> {
-  if (!response.body) return "";
-  const decoder = new TextDecoder();
-  let text = "";
-  let size = 0;
-  for await (const chunk of response.body) {
-    size += chunk.byteLength;
-    if (size > max) throw tooLarge(max); // leaving the loop cancels the body
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
-}
-
 async function* linesOf(response: Response, max: number): AsyncGenerator<string, void, undefined> {
   if (!response.body) return;
   const decoder = new TextDecoder();
@@ -734,22 +708,6 @@ async function* linesOf(response: Response, max: number): AsyncGenerator<string,
     for (const line of parts) if (line.trim() !== "") yield line;
   }
   if (rest.trim() !== "") yield rest;
-}
-
-/** Waits for a time. Error: cancelled if signal is aborted. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = () => {
-      clearTimeout(timer);
-      reject(asError(signal?.reason, "the wait was cancelled"));
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    if (signal?.aborted) abort();
-    else signal?.addEventListener("abort", abort, { once: true });
-  });
 }
 
 async function poll<T>(get: (request: RequestOptions) => Promise<T>, done: (value: T) => boolean, options: WaitOptions): Promise<T> {

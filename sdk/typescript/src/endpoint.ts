@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { checkToken } from "./client.js";
 import { type ErrorCode, isObject, JunctorError } from "./errors.js";
+import { checkToken } from "./internal.js";
 import {
   type CallContext, type EvaluatorCall, type FieldCall, type File, filesOf, type JSONObject, manifestOf, type Module, type Route,
 } from "./module.js";

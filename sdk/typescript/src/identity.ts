@@ -2,8 +2,8 @@
 import { createHash, randomUUID } from "node:crypto";
 import { chmod, mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { bodyOf } from "./client.js";
 import { type ErrorCode, errorFromJSON, isObject, JunctorError } from "./errors.js";
+import { bodyOf } from "./internal.js";
 
 /** Signs with the key of a node. */
 export interface NodeKey {

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-export * from "./errors.js";
+export { errorCodes, JunctorError, type ErrorCode, type ErrorFields } from "./errors.js";
 export {
   Approvals, Chat, Client, Runs, Tasks,
   type Approval, type ApprovalState, type ApprovalWait, type CallOptions, type Capability, type ChatEvent, type ChatReply,

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { cpus, hostname, totalmem } from "node:os";
 import type { Msg, NatsConnection } from "@nats-io/nats-core";
-import { checkToken, sleep } from "./client.js";
 import { type ErrorCode, isObject, JunctorError } from "./errors.js";
 import { Folder, type Identity, type NodeKey, Web } from "./identity.js";
+import { checkToken, sleep } from "./internal.js";
 import { checkInput, type FromSchema, type ObjectSchema } from "./schema.js";
 
 /** What a function does, for the policy of the gateway. Default is execute. */
