@@ -65,6 +65,9 @@ func newTypeScriptSDK(t *testing.T, w *world) *typeScriptSDK {
 	ok(t, os.Mkdir(filepath.Join(programs, "node_modules"), 0o700))
 	ok(t, os.Symlink(pkg, filepath.Join(programs, "node_modules", "junctor")))
 	ok(t, os.WriteFile(filepath.Join(programs, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	types, err := os.ReadFile(filepath.Join("sdktypescript", "types.ts"))
+	ok(t, err)
+	ok(t, os.WriteFile(filepath.Join(pkg, "examples", "types.ts"), types, 0o600))
 	for name, text := range guideExamples(t) {
 		for _, dir := range []string{filepath.Join(pkg, "examples"), programs} {
 			ok(t, os.WriteFile(filepath.Join(dir, "guide-"+name), []byte(text), 0o600))

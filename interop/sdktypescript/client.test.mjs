@@ -86,6 +86,7 @@ test("errors", async () => {
   assert.equal((await thrown(() => new Client({ url, token: "secret-token" }).list())).code, "unauthenticated");
   assert.equal((await thrown(() => new Client({ url: "http://127.0.0.1:1", token: "secret-token" }).list())).code, "unavailable");
   assert.equal((await thrown(() => agent.list({ signal: AbortSignal.abort() }))).code, "cancelled");
+  assert.equal((await thrown(() => agent.request("GET", ".example.org/"))).code, "invalid_input");
   for (const options of [{ url: "ftp://x" }, { url: "http://a:b@x" }, { url: "x" }, { url, token: "secret-token\nx: y" }]) {
     assert.equal((await thrown(() => new Client(options))).code, "invalid_input");
   }

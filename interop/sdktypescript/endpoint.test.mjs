@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { action, digests, Endpoint, JunctorError, signModule, verifyManifest } from "junctor";
 
 const seen = [];
+let waiting = 0;
 const module = {
   id: "m", name: "@t/m",
   actions: [
@@ -17,7 +18,7 @@ const module = {
     { name: "FAIL", description: "Fails.", handle: () => { throw new Error("a secret of this process"); } },
     { name: "BUSY", description: "Is busy.", handle: () => { throw new JunctorError("overloaded", "come back", { reason: "queue_full", retryAfter: 500 }); } },
     { name: "WRONG", description: "Answers wrongly.", handle: () => ({ text: 7 }) },
-    { name: "WAIT", description: "Waits for its signal.", handle: (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })) },
+    { name: "WAIT", description: "Waits for its signal.", handle: (_, { signal }) => new Promise((resolve) => waiting++ >= 0 && signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })) },
   ],
   routes: [{ method: "GET", path: "/files/:name*", handle: ({ params, query }) => ({ body: { params, query } }) }],
   views: [{ id: "v", label: "V", bundle: "export {}" }],
@@ -69,7 +70,7 @@ test("a caller that disconnects ends its call", async () => {
   const req = request(url + "/v1/capabilities/invoke", { method: "POST", headers });
   req.on("error", () => {});
   req.end(JSON.stringify({ method: "plugin.action.invoke", params: { moduleId: "m", action: "WAIT" } }));
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  for (let i = 0; i < 500 && waiting === 0; i++) await new Promise((resolve) => setTimeout(resolve, 10));
   req.destroy();
   for (let i = 0; i < 200 && seen.length === 0; i++) await new Promise((resolve) => setTimeout(resolve, 10));
   await close();

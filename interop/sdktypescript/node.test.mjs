@@ -48,7 +48,7 @@ async function thrown(promise) {
 }
 
 const call = (name, args, options) => client.callFunction(name, args, { node: "ts.1", ...options });
-let produced = 0;
+let produced = 0, hanging = 0;
 const { node } = await start({ id: "ts.1", labels: ["sdk", "user:none"], location: "test", maxConcurrent: 4, maxQueue: 2 }, (node) => {
   node.function("echo", { effect: "read", description: "Returns its input." }, (input) => input);
   node.function("add", { effect: "read", parameters: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] } }, ({ a, b }) => a + b);
@@ -57,7 +57,7 @@ const { node } = await start({ id: "ts.1", labels: ["sdk", "user:none"], locatio
   node.function("large", { effect: "read" }, ({ n }) => "x".repeat(n));
   node.function("fail", { effect: "read" }, () => { throw new Error("the lamp is broken"); });
   node.function("refuse", { effect: "read" }, () => { throw new JunctorError("denied", "not now", { reason: "consent_denied" }); });
-  node.function("hang", { effect: "read" }, (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })));
+  node.function("hang", { effect: "read" }, (_, { signal }) => new Promise((resolve) => hanging++ >= 0 && signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })));
   node.function("slow", { effect: "read" }, async (_, { progress }) => { progress(0.5, "half"); await wait(50); return "done"; });
   node.function("count", { effect: "read" }, async function* ({ to = 5, size = 0 }, { signal }) {
     signal.addEventListener("abort", () => seen.push(signal.reason.code));
@@ -91,8 +91,9 @@ test("errors", async () => {
   await until(() => seen.length === 1, "the handler has received the end of the call");
   assert.match(seen.pop(), /timeout|cancelled/);
   const stop = new AbortController();
+  hanging = 0;
   const cancelled = thrown(call("hang", {}, { signal: stop.signal }));
-  await wait(100);
+  await until(() => hanging === 1, "the call has arrived");
   stop.abort();
   assert.equal((await cancelled).code, "cancelled");
   await until(() => seen.length === 1, "the handler has received the cancellation");
@@ -147,14 +148,15 @@ test("a connection that breaks is made again", async (t) => {
   await new Promise((resolve) => proxy.once("listening", resolve));
   t.after(() => { for (const s of sockets) s.destroy(); proxy.close(); });
   const ends = [];
+  let begun = 0;
   const { node, states, end } = await start({ id: "ts.2", gateway: `http://127.0.0.1:${proxy.address().port}` }, (node) => {
-    node.function("hang2", { effect: "read" }, (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => { ends.push(signal.reason.code); resolve(); })));
+    node.function("hang2", { effect: "read" }, (_, { signal }) => new Promise((resolve) => begun++ >= 0 && signal.addEventListener("abort", () => { ends.push(signal.reason.code); resolve(); })));
     node.function("up", { effect: "read" }, () => "up");
   });
   for (let i = 0; i < 3; i++) {
     const before = node.epoch;
     const running = thrown(client.callFunction("hang2", {}, { node: "ts.2" }));
-    await wait(50);
+    await until(() => begun === i + 1, "the call has arrived");
     const broken = performance.now();
     for (const s of sockets) s.destroy();
     await until(() => node.state === "connected" && node.epoch > before, "the node has joined again");
@@ -178,9 +180,10 @@ test("another process by the same id supersedes", async () => {
 });
 
 test("a node drains", async () => {
-  const { node, done } = await start({ id: "ts.4" }, (node) => node.function("work", { effect: "read" }, async () => { await wait(300); return "finished"; }));
+  let begun = false;
+  const { node, done } = await start({ id: "ts.4" }, (node) => node.function("work", { effect: "read" }, async () => { begun = true; await wait(300); return "finished"; }));
   const running = client.callFunction("work", {}, { node: "ts.4" });
-  await wait(100);
+  await until(() => begun, "the call has arrived");
   node.drain();
   assert.equal(await running, "finished");
   assert.equal(await done, undefined);
@@ -203,6 +206,14 @@ test("keys and enrolment", async () => {
   assert.equal((await thrown(new Node({ gateway, token, dir }).run())).reason, "key_exposed");
   const other = mkdtempSync(join(tmpdir(), "junctor-node-"));
   assert.equal((await thrown(new Node({ gateway, token: process.env.INTEROP_TOKEN, dir: other, id: "ts.6" }).run())).code, "denied");
+});
+
+test("a constructor of WebSockets", async () => {
+  let opened = 0;
+  class Counted extends WebSocket { constructor(url) { super(url); opened++; } }
+  const { end } = await start({ id: "ts.9", WebSocket: Counted });
+  await end();
+  assert.equal(opened, 1);
 });
 
 test("refusals", async () => {

@@ -56,6 +56,9 @@ export interface CallOptions extends RequestOptions {
   waitForApproval?: boolean | ApprovalWait;
 }
 
+/** Options of a call that streams. */
+export type StreamOptions = Omit<CallOptions, "waitForApproval">;
+
 /** The record of one invocation. Further members are passed on unchanged. */
 export interface Invocation {
   /** Id of the invocation, run_…. */
@@ -344,7 +347,7 @@ export class Client {
    * Calls a capability and yields its progress while it runs; the result is the value that the generator returns.
    * Leaving the loop cancels the call.
    */
-  async *stream(target: string, input?: unknown, options: CallOptions = {}): AsyncGenerator<Progress, Invoked, undefined> {
+  async *stream(target: string, input?: unknown, options: StreamOptions = {}): AsyncGenerator<Progress, Invoked, undefined> {
     const body = { ...invocationOf(target, input, options), stream: true };
     for await (const line of this.lines("POST", "/api/v1/invocations", body, options)) {
       if (!isObject(line)) throw unexpected();
@@ -365,7 +368,7 @@ export class Client {
 
   /** Calls a function of a node and yields its chunks. A function that does not stream yields its result. */
   async *streamFunction<T = unknown>(
-    name: string, args?: unknown, options: CallOptions & { node?: string } = {},
+    name: string, args?: unknown, options: StreamOptions & { node?: string } = {},
   ): AsyncGenerator<T, void, undefined> {
     const stream = this.stream("device.function.invoke", functionInput(name, args), forNode(options));
     let chunks = 0;
@@ -423,6 +426,8 @@ export class Client {
   }
 
   async #send(method: string, path: string, body: unknown, accept: string, signal: AbortSignal): Promise<Response> {
+    // Without the slash the path could continue the name of the host.
+    if (!path.startsWith("/")) throw new JunctorError("invalid_input", "the path must begin with a slash");
     const headers: Record<string, string> = { accept, "user-agent": "junctor-typescript" };
     if (this.#token) headers.authorization = "Bearer " + this.#token;
     let text: string | undefined;

@@ -8,7 +8,7 @@ export {
   Approvals, Chat, Client, Runs, Tasks,
   type Approval, type ApprovalState, type ApprovalWait, type CallOptions, type Capability, type ChatEvent, type ChatReply,
   type ClientOptions, type Decision, type Described, type Found, type Invocation, type Invoked, type Page, type Progress,
-  type RequestOptions, type Run, type RunEvent, type ServerEvent, type Task, type TaskState, type WaitOptions,
+  type RequestOptions, type Run, type RunEvent, type ServerEvent, type StreamOptions, type Task, type TaskState, type WaitOptions,
 } from "./client.js";
 export { Endpoint, type EndpointOptions, type Listening } from "./endpoint.js";
 export {

@@ -116,6 +116,8 @@ interface CallMessage {
 }
 
 const maxChunk = 128 << 10;
+/** The largest call of the gateway. */
+const maxUpward = 512 << 10;
 const maxStreams = 32;
 /** The bytes of all streams that may be on their way. */
 const maxOut = 4 << 20;
@@ -298,7 +300,8 @@ export class Node {
   }
 
   /**
-   * Joins the gateway and serves calls until signal is aborted, {@link Node.drain} was called, or the gateway drains the node.
+   * Joins the gateway and serves calls until signal is aborted, {@link Node.drain} was called, or the gateway drains the node. Then
+   * it finishes the calls that run, within 30 s, and leaves.
    * Errors: unauthenticated if the gateway refuses the credential; conflict, reason superseded, if another process joined with
    * this id; those of a refused join.
    */
@@ -343,6 +346,7 @@ export class Node {
       call_id: randomUUID().replaceAll("-", ""), action, input: input ?? {}, deadline_ms: timeoutMs, ...(options.select && { select: options.select }),
       ...(options.idempotencyKey && { idempotency_key: options.idempotencyKey }),
     });
+    if (Buffer.byteLength(body) > maxUpward) throw problem("payload_too_large", `the call is larger than ${maxUpward} bytes`);
     let reply: Msg;
     try {
       reply = await connection.request(`v1.node.${subjectToken(this.id)}.call`, body, { timeout: timeoutMs + 5000 });
