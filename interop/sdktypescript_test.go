@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/conformance"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -126,7 +128,18 @@ func (s *typeScriptSDK) run(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestTypeScriptSDK(t *testing.T) {
-	s := newTypeScriptSDK(t, newWorld(t))
+	model, err := fakemodel.Start(fakemodel.Script{"PLAY-PING": {
+		{Call: &fakemodel.Call{Names: []string{"DEVICE_PING"}, Args: map[string]any{"text": "from the agent"}}}, {Say: "The device answers."},
+	}})
+	ok(t, err)
+	t.Cleanup(model.Close)
+	s := newTypeScriptSDK(t, newWorld(t, func(home string) {
+		config, err := os.OpenFile(filepath.Join(home, "config.yaml"), os.O_APPEND|os.O_WRONLY, 0o600)
+		ok(t, err)
+		_, err = fmt.Fprintf(config, "model:\n  kind: openai-chat\n  url: %s/v1\n  name: fake\n", model.URL())
+		ok(t, err)
+		ok(t, config.Close())
+	}))
 	t.Setenv("INTEROP_DIGESTS", manifestWithDigests(t))
 	t.Setenv("INTEROP_NODE_TOKEN", s.nodeToken(t))
 	for _, name := range []string{"vectors", "client", "endpoint", "node"} {

@@ -70,13 +70,27 @@ test("conversations, runs and tasks", async () => {
   assert.equal(kinds.at(-1), "reply");
   assert.equal((await admin.chat.history("sdk")).length, 4);
   await admin.chat.forget("sdk");
-  assert.equal((await thrown(() => admin.runs.list())).reason, "agent_off");
   assert.deepEqual((await admin.tasks.list()).items, []);
   assert.equal((await thrown(() => admin.tasks.get("tsk_none"))).code, "not_found");
   for await (const event of admin.events()) {
     assert.equal(typeof event.type, "string");
     break;
   }
+});
+
+test("a run of the agent waits for an approval and ends", async () => {
+  const reply = await agent.chat.send("pings", "PLAY-PING please");
+  assert.equal(reply.type, "confirmation", `got ${JSON.stringify(reply)}, want a confirmation`);
+  const waiting = await agent.runs.get(reply.run);
+  assert.equal(waiting.state, "waiting");
+  const ended = agent.runs.wait(reply.run, { intervalMs: 20 });
+  const types = (async () => { const list = []; for await (const event of agent.runs.events(reply.run)) list.push(event.type); return list; })();
+  await admin.approvals.decide(waiting.approval, "once");
+  assert.equal((await ended).state, "completed");
+  assert.equal((await types).at(-1), "end");
+  assert.deepEqual((await agent.runs.list({ session: "pings" })).items.map((r) => r.id), [reply.run]);
+  assert.equal((await agent.chat.history("pings")).at(-1).text, "The device answers.");
+  assert.equal((await thrown(() => agent.runs.wait(reply.run, { signal: AbortSignal.abort() }))).code, "cancelled");
 });
 
 test("errors", async () => {
