@@ -4,7 +4,8 @@ import { createServer } from "node:http";
 import { test } from "node:test";
 import { Client, JunctorError } from "junctor";
 
-const url = process.env.INTEROP_URL, agent = new Client({ url, token: process.env.INTEROP_TOKEN });
+const url = process.env.INTEROP_URL,
+  agent = new Client({ url, token: process.env.INTEROP_TOKEN });
 const admin = new Client({ url, token: process.env.INTEROP_ADMIN });
 
 /** Returns what fn threw, which must be a JunctorError that does not contain a token. */
@@ -14,7 +15,8 @@ async function thrown(fn) {
   } catch (e) {
     assert.ok(e instanceof JunctorError, `got ${e}, want a JunctorError`);
     const seen = `${e.stack} ${JSON.stringify(e)} ${e.cause?.stack ?? e.cause}`;
-    for (const token of [process.env.INTEROP_TOKEN, process.env.INTEROP_ADMIN, "secret-token"]) assert.ok(!seen.includes(token), "the error contains a token");
+    for (const token of [process.env.INTEROP_TOKEN, process.env.INTEROP_ADMIN, "secret-token"])
+      assert.ok(!seen.includes(token), "the error contains a token");
     return e;
   }
   assert.fail("got no error, want one");
@@ -22,11 +24,19 @@ async function thrown(fn) {
 
 test("finds, describes and calls", async () => {
   const all = await agent.list();
-  assert.ok(all.some((c) => c.name === "catalog.search"), `got ${all.map((c) => c.name)}, want catalog.search`);
+  assert.ok(
+    all.some((c) => c.name === "catalog.search"),
+    `got ${all.map((c) => c.name)}, want catalog.search`,
+  );
   const found = await agent.search("ping a device");
-  assert.ok(found.some((f) => f.name === "DEVICE_PING"), `got ${JSON.stringify(found)}, want DEVICE_PING`);
+  assert.ok(
+    found.some((f) => f.name === "DEVICE_PING"),
+    `got ${JSON.stringify(found)}, want DEVICE_PING`,
+  );
   assert.equal((await agent.describe("fs.list")).schema.type, "object");
-  const { result, invocation } = await agent.invoke("fs.list", { path: "." }, { select: { root: "files" } }).catch(() => agent.invoke("catalog.search", { query: "x" }));
+  const { result, invocation } = await agent
+    .invoke("fs.list", { path: "." }, { select: { root: "files" } })
+    .catch(() => agent.invoke("catalog.search", { query: "x" }));
   assert.equal(typeof result, "object");
   assert.equal(invocation.state, "completed");
   const stream = admin.stream("device-tools:action:DEVICE_PING", { text: "hello" });
@@ -45,10 +55,17 @@ test("a call waits for its approval and is repeated", async () => {
   const refused = await thrown(() => agent.call("device-tools:action:DEVICE_PING", { text: "approve me" }));
   assert.deepEqual([refused.code, refused.reason], ["approval_required", "confirmation_required"]);
   const waits = [];
-  const call = agent.call("device-tools:action:DEVICE_PING", { text: "approve me" }, { waitForApproval: { intervalMs: 50, onWait: (e) => waits.push(e.details.approval) } });
+  const call = agent.call(
+    "device-tools:action:DEVICE_PING",
+    { text: "approve me" },
+    { waitForApproval: { intervalMs: 50, onWait: (e) => waits.push(e.details.approval) } },
+  );
   const decided = admin.approvals.wait(refused.details.approval, { intervalMs: 20 });
   const pending = await admin.approvals.list({ state: "pending" });
-  assert.deepEqual(pending.items.map((a) => a.id), [refused.details.approval]);
+  assert.deepEqual(
+    pending.items.map((a) => a.id),
+    [refused.details.approval],
+  );
   assert.equal((await admin.approvals.decide(refused.details.approval, "once")).state, "approved");
   assert.equal((await decided).decision, "once");
   assert.equal(typeof (await call).text, "string");
@@ -58,7 +75,9 @@ test("a call waits for its approval and is repeated", async () => {
   await admin.approvals.decide(second.details.approval, "deny");
   const denied = await thrown(() => agent.call("device-tools:action:DEVICE_PING", { text: "deny me" }, { waitForApproval: true }));
   assert.deepEqual([denied.code, denied.reason], ["denied", "confirmation_rejected"]);
-  const late = await thrown(() => agent.call("device-tools:action:DEVICE_PING", { text: "never" }, { waitForApproval: { timeoutMs: 100, intervalMs: 30 } }));
+  const late = await thrown(() =>
+    agent.call("device-tools:action:DEVICE_PING", { text: "never" }, { waitForApproval: { timeoutMs: 100, intervalMs: 30 } }),
+  );
   assert.equal(late.code, "approval_required");
 });
 
@@ -84,11 +103,18 @@ test("a run of the agent waits for an approval and ends", async () => {
   const waiting = await agent.runs.get(reply.run);
   assert.equal(waiting.state, "waiting");
   const ended = agent.runs.wait(reply.run, { intervalMs: 20 });
-  const types = (async () => { const list = []; for await (const event of agent.runs.events(reply.run)) list.push(event.type); return list; })();
+  const types = (async () => {
+    const list = [];
+    for await (const event of agent.runs.events(reply.run)) list.push(event.type);
+    return list;
+  })();
   await admin.approvals.decide(waiting.approval, "once");
   assert.equal((await ended).state, "completed");
   assert.equal((await types).at(-1), "end");
-  assert.deepEqual((await agent.runs.list({ session: "pings" })).items.map((r) => r.id), [reply.run]);
+  assert.deepEqual(
+    (await agent.runs.list({ session: "pings" })).items.map((r) => r.id),
+    [reply.run],
+  );
   assert.equal((await agent.chat.history("pings")).at(-1).text, "The device answers.");
   assert.equal((await thrown(() => agent.runs.wait(reply.run, { signal: AbortSignal.abort() }))).code, "cancelled");
 });
@@ -110,25 +136,42 @@ test("a server that misbehaves", async (t) => {
   let elsewhere = 0;
   const paths = {
     "/redirect": (req, res) => res.writeHead(307, { location: "/elsewhere" }).end(),
-    "/elsewhere": (req, res) => { elsewhere++; res.end("{}"); },
+    "/elsewhere": (req, res) => {
+      elsewhere++;
+      res.end("{}");
+    },
     "/large": (req, res) => res.end(JSON.stringify("x".repeat(5000))),
     "/html": (req, res) => res.end("<html>"),
     "/silent": () => {},
     "/proxy": (req, res) => res.writeHead(502).end("bad gateway"),
-    "/cut": (req, res) => { res.write('{"progress":{"progress":1}}\n'); setTimeout(() => res.destroy(), 50); },
+    "/cut": (req, res) => {
+      res.write('{"progress":{"progress":1}}\n');
+      setTimeout(() => res.destroy(), 50);
+    },
     "/long": (req, res) => res.end("y".repeat(5000)),
   };
   const server = createServer((req, res) => paths[req.url]?.(req, res)).listen(0, "127.0.0.1");
-  t.after(() => { server.closeAllConnections(); server.close(); });
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
   await new Promise((resolve) => server.once("listening", resolve));
-  const client = new Client({ url: `http://127.0.0.1:${server.address().port}`, token: "secret-token", maxAnswerBytes: 1000, timeoutMs: 300 });
+  const client = new Client({
+    url: `http://127.0.0.1:${server.address().port}`,
+    token: "secret-token",
+    maxAnswerBytes: 1000,
+    timeoutMs: 300,
+  });
   const get = async (path) => (await thrown(() => client.request("GET", path))).code;
   assert.deepEqual([await get("/redirect"), elsewhere], ["failed", 0]);
   assert.equal(await get("/large"), "too_large");
   assert.equal(await get("/html"), "failed");
   assert.equal(await get("/silent"), "timeout");
   assert.equal(await get("/proxy"), "failed");
-  const lines = (path) => thrown(async () => { for await (const line of client.lines("GET", path)) assert.ok(line); });
+  const lines = (path) =>
+    thrown(async () => {
+      for await (const line of client.lines("GET", path)) assert.ok(line);
+    });
   assert.equal((await lines("/cut")).code, "unavailable");
   assert.equal((await lines("/long")).code, "too_large");
 });

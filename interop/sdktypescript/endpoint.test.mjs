@@ -8,17 +8,43 @@ import { action, digests, Endpoint, JunctorError, signModule, verifyManifest } f
 const seen = [];
 let waiting = 0;
 const module = {
-  id: "m", name: "@t/m",
+  id: "m",
+  name: "@t/m",
   actions: [
     action({
-      name: "ADD", description: "Add two numbers.",
+      name: "ADD",
+      description: "Add two numbers.",
       parameters: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] },
       handle: ({ a, b }) => ({ text: String(a + b) }),
     }),
-    { name: "FAIL", description: "Fails.", handle: () => { throw new Error("a secret of this process"); } },
-    { name: "BUSY", description: "Is busy.", handle: () => { throw new JunctorError("overloaded", "come back", { reason: "queue_full", retryAfter: 500 }); } },
+    {
+      name: "FAIL",
+      description: "Fails.",
+      handle: () => {
+        throw new Error("a secret of this process");
+      },
+    },
+    {
+      name: "BUSY",
+      description: "Is busy.",
+      handle: () => {
+        throw new JunctorError("overloaded", "come back", { reason: "queue_full", retryAfter: 500 });
+      },
+    },
     { name: "WRONG", description: "Answers wrongly.", handle: () => ({ text: 7 }) },
-    { name: "WAIT", description: "Waits for its signal.", handle: (_, { signal }) => new Promise((resolve) => waiting++ >= 0 && signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })) },
+    {
+      name: "WAIT",
+      description: "Waits for its signal.",
+      handle: (_, { signal }) =>
+        new Promise(
+          (resolve) =>
+            waiting++ >= 0 &&
+            signal.addEventListener("abort", () => {
+              seen.push(signal.reason.code);
+              resolve();
+            }),
+        ),
+    },
   ],
   routes: [{ method: "GET", path: "/files/:name*", handle: ({ params, query }) => ({ body: { params, query } }) }],
   views: [{ id: "v", label: "V", bundle: "export {}" }],
@@ -27,7 +53,9 @@ const endpoint = new Endpoint(module, { token: "tok", maxBodyBytes: 10_000, onEr
 const headers = { authorization: "bearer tok" };
 
 async function invoke(method, params, on = endpoint) {
-  const response = await on.fetch(new Request("http://x/v1/capabilities/invoke", { method: "POST", headers, body: JSON.stringify({ method, params }) }));
+  const response = await on.fetch(
+    new Request("http://x/v1/capabilities/invoke", { method: "POST", headers, body: JSON.stringify({ method, params }) }),
+  );
   return { status: response.status, ...(await response.json()) };
 }
 const act = (name, content, options) => invoke("plugin.action.invoke", { moduleId: "m", action: name, content, options });
@@ -36,16 +64,25 @@ test("typed actions take content and parameters", async () => {
   assert.deepEqual((await act("ADD", { a: 1, b: 2 })).result, { text: "3" });
   assert.deepEqual((await act("ADD", { text: "add" }, { parameters: { a: 2, b: 3 } })).result, { text: "5" });
   const wrong = await act("ADD", { a: 1, b: "2" });
-  assert.deepEqual([wrong.status, wrong.error.code, wrong.error.message], [200, "CAPABILITY_DECODE_FAILED", "the input.b must be a number"]);
+  assert.deepEqual(
+    [wrong.status, wrong.error.code, wrong.error.message],
+    [200, "CAPABILITY_DECODE_FAILED", "the input.b must be a number"],
+  );
   const { result } = await invoke("plugin.modules.list", {});
   assert.deepEqual(result.modules[0].actions[0].parameters[0], { name: "a", description: "a", required: true, schema: { type: "number" } });
 });
 
 test("errors of handlers stay in the process unless they are meant for callers", async () => {
   const failed = await act("FAIL");
-  assert.deepEqual([failed.error.code, failed.error.message, seen.splice(0)], ["CAPABILITY_REQUEST_FAILED", "m:action:FAIL failed", ["a secret of this process"]]);
+  assert.deepEqual(
+    [failed.error.code, failed.error.message, seen.splice(0)],
+    ["CAPABILITY_REQUEST_FAILED", "m:action:FAIL failed", ["a secret of this process"]],
+  );
   const busy = await act("BUSY");
-  assert.deepEqual([busy.error.code, busy.error.details], ["CAPABILITY_UNAVAILABLE", { code: "overloaded", reason: "queue_full", retry_after_ms: 500 }]);
+  assert.deepEqual(
+    [busy.error.code, busy.error.details],
+    ["CAPABILITY_UNAVAILABLE", { code: "overloaded", reason: "queue_full", retry_after_ms: 500 }],
+  );
   assert.match((await act("WRONG")).error.message, /answered against the protocol/);
   seen.length = 0;
 });
@@ -78,12 +115,23 @@ test("a caller that disconnects ends its call", async () => {
 });
 
 test("declarations that routers refuse", () => {
-  const invalid = (more, words, options) => assert.throws(
-    () => new Endpoint({ id: "m", name: "m", ...more }, options), (e) => e.code === "invalid_input" && words.test(e.message), `want ${words} for ${JSON.stringify(more)}`,
-  );
+  const invalid = (more, words, options) =>
+    assert.throws(
+      () => new Endpoint({ id: "m", name: "m", ...more }, options),
+      (e) => e.code === "invalid_input" && words.test(e.message),
+      `want ${words} for ${JSON.stringify(more)}`,
+    );
   invalid({ id: "a b" }, /id/);
   invalid({ actions: [{ name: "A", description: "a" }] }, /actions\[0\]/);
-  invalid({ events: [{ name: "e", handle() {} }, { name: "e", handle() {} }] }, /repeats "e"/);
+  invalid(
+    {
+      events: [
+        { name: "e", handle() {} },
+        { name: "e", handle() {} },
+      ],
+    },
+    /repeats "e"/,
+  );
   invalid({ routes: [{ method: "POST", path: "/x", public: { reason: "r" }, handle() {} }] }, /write/);
   invalid({ views: [{ id: "v", label: "v" }] }, /views\[0\]/);
   invalid({ assets: [{ path: "../x", contentType: "text/plain", body: "" }] }, /assets\[0\]/);
@@ -101,7 +149,10 @@ test("signed manifests", async () => {
     assert.match(verifyManifest(manifest, other.publicKey), /does not fit/);
     assert.match(verifyManifest({ ...manifest, description: "another" }, publicKey), /not the one that was signed/);
   }
-  assert.throws(() => signModule(module, { issuer: "i", subject: "s", privateKey: "secret-key" }), (e) => !e.stack.includes("secret-key"));
+  assert.throws(
+    () => signModule(module, { issuer: "i", subject: "s", privateKey: "secret-key" }),
+    (e) => !e.stack.includes("secret-key"),
+  );
   // The digests of the Go implementation for names that collations order differently.
   const { manifest, original, rfc8785 } = JSON.parse(process.env.INTEROP_DIGESTS);
   assert.deepEqual(digests(manifest), { original, rfc8785 });

@@ -8,7 +8,8 @@ import { after, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { Client, JunctorError, Node } from "junctor";
 
-const gateway = process.env.INTEROP_URL, token = process.env.INTEROP_NODE_TOKEN;
+const gateway = process.env.INTEROP_URL,
+  token = process.env.INTEROP_NODE_TOKEN;
 const client = new Client({ url: gateway, token: process.env.INTEROP_ADMIN });
 const seen = [];
 const ended = [];
@@ -16,17 +17,31 @@ const ended = [];
 /** Runs a node until the tests end, and waits until it has joined. */
 async function start(options, declare = () => {}) {
   const states = [];
-  const node = new Node({ gateway, token, reconnectDelayMs: 100, ...options, onState: (state, reason) => states.push(reason ? `${state}: ${reason.code}` : state) });
+  const node = new Node({
+    gateway,
+    token,
+    reconnectDelayMs: 100,
+    ...options,
+    onState: (state, reason) => states.push(reason ? `${state}: ${reason.code}` : state),
+  });
   declare(node);
   const stop = new AbortController();
   const run = node.run({ signal: stop.signal });
-  const done = run.then(() => undefined, (e) => e);
-  const end = async () => { stop.abort(); return done; };
+  const done = run.then(
+    () => undefined,
+    (e) => e,
+  );
+  const end = async () => {
+    stop.abort();
+    return done;
+  };
   ended.push(end);
   await until(() => node.state === "connected" || node.state === "closed", "the node has joined");
   return { node, states, done, end };
 }
-after(async () => { await Promise.all(ended.map((end) => end())); });
+after(async () => {
+  await Promise.all(ended.map((end) => end()));
+});
 
 async function until(condition, what) {
   for (let i = 0; i < 1000; i++) {
@@ -48,20 +63,48 @@ async function thrown(promise) {
 }
 
 const call = (name, args, options) => client.callFunction(name, args, { node: "ts.1", ...options });
-let produced = 0, hanging = 0;
+let produced = 0,
+  hanging = 0;
 const { node } = await start({ id: "ts.1", labels: ["sdk", "user:none"], location: "test", maxConcurrent: 4, maxQueue: 2 }, (node) => {
   node.function("echo", { effect: "read", description: "Returns its input." }, (input) => input);
-  node.function("add", { effect: "read", parameters: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] } }, ({ a, b }) => a + b);
+  node.function(
+    "add",
+    { effect: "read", parameters: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] } },
+    ({ a, b }) => a + b,
+  );
   node.function("bytes", { effect: "read" }, ({ n }) => new Uint8Array(n).fill(7));
   node.function("size", { effect: "read" }, ({ text }) => text.length);
   node.function("large", { effect: "read" }, ({ n }) => "x".repeat(n));
-  node.function("fail", { effect: "read" }, () => { throw new Error("the lamp is broken"); });
-  node.function("refuse", { effect: "read" }, () => { throw new JunctorError("denied", "not now", { reason: "consent_denied" }); });
-  node.function("hang", { effect: "read" }, (_, { signal }) => new Promise((resolve) => hanging++ >= 0 && signal.addEventListener("abort", () => { seen.push(signal.reason.code); resolve(); })));
-  node.function("slow", { effect: "read" }, async (_, { progress }) => { progress(0.5, "half"); await wait(50); return "done"; });
+  node.function("fail", { effect: "read" }, () => {
+    throw new Error("the lamp is broken");
+  });
+  node.function("refuse", { effect: "read" }, () => {
+    throw new JunctorError("denied", "not now", { reason: "consent_denied" });
+  });
+  node.function(
+    "hang",
+    { effect: "read" },
+    (_, { signal }) =>
+      new Promise(
+        (resolve) =>
+          hanging++ >= 0 &&
+          signal.addEventListener("abort", () => {
+            seen.push(signal.reason.code);
+            resolve();
+          }),
+      ),
+  );
+  node.function("slow", { effect: "read" }, async (_, { progress }) => {
+    progress(0.5, "half");
+    await wait(50);
+    return "done";
+  });
   node.function("count", { effect: "read" }, async function* ({ to = 5, size = 0 }, { signal }) {
     signal.addEventListener("abort", () => seen.push(signal.reason.code));
-    for (let n = 1; n <= to; n++) { produced = n; yield size ? { n, pad: "x".repeat(size) } : n; }
+    for (let n = 1; n <= to; n++) {
+      produced = n;
+      yield size ? { n, pad: "x".repeat(size) } : n;
+    }
   });
 });
 
@@ -81,7 +124,10 @@ test("large values travel as assets", async () => {
 });
 
 test("errors", async () => {
-  const got = async (...args) => { const e = await thrown(call(...args)); return [e.code, e.reason, e.message]; };
+  const got = async (...args) => {
+    const e = await thrown(call(...args));
+    return [e.code, e.reason, e.message];
+  };
   assert.deepEqual(await got("fail", {}), ["failed", "execution_failed", "the lamp is broken"]);
   assert.deepEqual((await got("refuse", {})).slice(0, 2), ["denied", "consent_denied"]);
   assert.deepEqual((await got("add", [1, 2, 3])).slice(0, 2), ["invalid_input", "invalid_params"]);
@@ -112,13 +158,21 @@ test("a full node refuses", async () => {
 });
 
 test("streams", async () => {
-  const collect = async (args) => { const list = []; for await (const chunk of client.streamFunction("count", args, { node: "ts.1" })) list.push(chunk); return list; };
+  const collect = async (args) => {
+    const list = [];
+    for await (const chunk of client.streamFunction("count", args, { node: "ts.1" })) list.push(chunk);
+    return list;
+  };
   assert.deepEqual(await collect({ to: 3 }), [1, 2, 3]);
   assert.deepEqual(await call("count", { to: 3 }), [1, 2, 3]);
   const many = await collect({ to: 400, size: 4000 });
-  assert.deepEqual(many.map((c) => c.n), Array.from({ length: 400 }, (_, i) => i + 1));
+  assert.deepEqual(
+    many.map((c) => c.n),
+    Array.from({ length: 400 }, (_, i) => i + 1),
+  );
   const progress = [];
-  for await (const p of client.stream("device.function.invoke", { function: "slow", args: {} }, { select: { node: "ts.1" } })) progress.push(p.message);
+  for await (const p of client.stream("device.function.invoke", { function: "slow", args: {} }, { select: { node: "ts.1" } }))
+    progress.push(p.message);
   assert.ok(progress.includes("half"), `got ${progress}, want a message half`);
   // A reader that leaves ends the handler long before the end.
   for await (const chunk of client.streamFunction("count", { to: 100_000, size: 10_000 }, { node: "ts.1" })) if (chunk.n === 3) break;
@@ -143,14 +197,40 @@ test("a connection that breaks is made again", async (t) => {
   const sockets = new Set();
   const proxy = createServer((from) => {
     const to = connect(Number(new URL(gateway).port), "127.0.0.1");
-    for (const [a, b] of [[from, to], [to, from]]) { sockets.add(a); a.pipe(b); a.on("error", () => b.destroy()); a.on("close", () => { sockets.delete(a); b.destroy(); }); }
+    for (const [a, b] of [
+      [from, to],
+      [to, from],
+    ]) {
+      sockets.add(a);
+      a.pipe(b);
+      a.on("error", () => b.destroy());
+      a.on("close", () => {
+        sockets.delete(a);
+        b.destroy();
+      });
+    }
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => proxy.once("listening", resolve));
-  t.after(() => { for (const s of sockets) s.destroy(); proxy.close(); });
+  t.after(() => {
+    for (const s of sockets) s.destroy();
+    proxy.close();
+  });
   const ends = [];
   let begun = 0;
   const { node, states, end } = await start({ id: "ts.2", gateway: `http://127.0.0.1:${proxy.address().port}` }, (node) => {
-    node.function("hang2", { effect: "read" }, (_, { signal }) => new Promise((resolve) => begun++ >= 0 && signal.addEventListener("abort", () => { ends.push(signal.reason.code); resolve(); })));
+    node.function(
+      "hang2",
+      { effect: "read" },
+      (_, { signal }) =>
+        new Promise(
+          (resolve) =>
+            begun++ >= 0 &&
+            signal.addEventListener("abort", () => {
+              ends.push(signal.reason.code);
+              resolve();
+            }),
+        ),
+    );
     node.function("up", { effect: "read" }, () => "up");
   });
   for (let i = 0; i < 3; i++) {
@@ -167,7 +247,10 @@ test("a connection that breaks is made again", async (t) => {
   await until(() => ends.length === 3, "the handlers have ended");
   assert.ok(states.filter((s) => s === "connected").length === 4, `got ${states}, want four joins`);
   assert.equal(await end(), undefined);
-  await until(async () => !(await client.request("GET", "/api/v1/nodes")).nodes.some((n) => n.node_id === "ts.2"), "the node is not listed");
+  await until(
+    async () => !(await client.request("GET", "/api/v1/nodes")).nodes.some((n) => n.node_id === "ts.2"),
+    "the node is not listed",
+  );
 });
 
 test("another process by the same id supersedes", async () => {
@@ -181,7 +264,13 @@ test("another process by the same id supersedes", async () => {
 
 test("a node drains", async () => {
   let begun = false;
-  const { node, done } = await start({ id: "ts.4" }, (node) => node.function("work", { effect: "read" }, async () => { begun = true; await wait(300); return "finished"; }));
+  const { node, done } = await start({ id: "ts.4" }, (node) =>
+    node.function("work", { effect: "read" }, async () => {
+      begun = true;
+      await wait(300);
+      return "finished";
+    }),
+  );
   const running = client.callFunction("work", {}, { node: "ts.4" });
   await until(() => begun, "the call has arrived");
   node.drain();
@@ -210,7 +299,12 @@ test("keys and enrolment", async () => {
 
 test("a constructor of WebSockets", async () => {
   let opened = 0;
-  class Counted extends WebSocket { constructor(url) { super(url); opened++; } }
+  class Counted extends WebSocket {
+    constructor(url) {
+      super(url);
+      opened++;
+    }
+  }
   const { end } = await start({ id: "ts.9", WebSocket: Counted });
   await end();
   assert.equal(opened, 1);
@@ -219,9 +313,26 @@ test("a constructor of WebSockets", async () => {
 test("refusals", async () => {
   const e = await thrown(new Node({ gateway, token: "not-a-token", id: "ts.7", reconnectDelayMs: 10 }).run());
   assert.deepEqual([e.code, e.reason], ["unauthenticated", "refused"]);
-  for (const options of [{ gateway: "http://example.org" }, { gateway: "https://a:b@x" }, { gateway: "ws://127.0.0.1" }, { id: "-" }, { token: "" }, { token: "a b\n" }]) {
-    assert.throws(() => new Node({ gateway, token, ...options }), (e) => e.code === "invalid_input", JSON.stringify(options));
+  for (const options of [
+    { gateway: "http://example.org" },
+    { gateway: "https://a:b@x" },
+    { gateway: "ws://127.0.0.1" },
+    { id: "-" },
+    { token: "" },
+    { token: "a b\n" },
+  ]) {
+    assert.throws(
+      () => new Node({ gateway, token, ...options }),
+      (e) => e.code === "invalid_input",
+      JSON.stringify(options),
+    );
   }
-  assert.throws(() => node.function("device.install_remote_skill", {}, () => {}), (e) => e.reason === "reserved_function");
-  assert.throws(() => node.function("a b", {}, () => {}), (e) => e.reason === "invalid_payload");
+  assert.throws(
+    () => node.function("device.install_remote_skill", {}, () => {}),
+    (e) => e.reason === "reserved_function",
+  );
+  assert.throws(
+    () => node.function("a b", {}, () => {}),
+    (e) => e.reason === "invalid_payload",
+  );
 });

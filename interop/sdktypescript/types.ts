@@ -7,20 +7,31 @@ type Flat<T> = { [K in keyof T]: T[K] };
 
 const schema = {
   type: "object",
-  properties: { name: { type: "string" }, size: { type: "integer" }, kind: { enum: ["a", "b"] }, list: { type: "array", items: { type: "number" } }, any: {} },
+  properties: {
+    name: { type: "string" },
+    size: { type: "integer" },
+    kind: { enum: ["a", "b"] },
+    list: { type: "array", items: { type: "number" } },
+    any: {},
+  },
   required: ["name", "list"],
 } as const;
 same<Equal<Flat<FromSchema<typeof schema>>, { name: string; list: number[]; size?: number; kind?: "a" | "b"; any?: unknown }>>();
 
 new Endpoint({
-  id: "m", name: "m",
-  actions: [action({
-    name: "A", description: "a", parameters: { type: "object", properties: { n: { type: "number" } }, required: ["n"] },
-    handle: ({ n }) => {
-      same<Equal<typeof n, number>>();
-      return { text: n.toFixed() };
-    },
-  })],
+  id: "m",
+  name: "m",
+  actions: [
+    action({
+      name: "A",
+      description: "a",
+      parameters: { type: "object", properties: { n: { type: "number" } }, required: ["n"] },
+      handle: ({ n }) => {
+        same<Equal<typeof n, number>>();
+        return { text: n.toFixed() };
+      },
+    }),
+  ],
   // @ts-expect-error: routers of every generation have three slots only
   widgets: [{ id: "w", label: "w", slot: "wallet" }],
 });

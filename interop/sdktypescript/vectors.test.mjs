@@ -9,9 +9,15 @@ const plain = (value) => (value === undefined ? undefined : JSON.parse(JSON.stri
 
 test("the codec agrees with the original client", () => {
   const deviations = new Set(
-    readFileSync(new URL("deviations.txt", data), "utf8").split("\n").filter((line) => line && !line.startsWith("#")).map((line) => line.split(" ")[0]),
+    readFileSync(new URL("deviations.txt", data), "utf8")
+      .split("\n")
+      .filter((line) => line && !line.startsWith("#"))
+      .map((line) => line.split(" ")[0]),
   );
-  const vectors = readFileSync(new URL("vectors.ndjson", data), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+  const vectors = readFileSync(new URL("vectors.ndjson", data), "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   assert.equal(vectors.length, 726);
   for (const v of vectors) {
     const got = {};
@@ -33,9 +39,22 @@ test("malformed requests are refused", () => {
   const parse = (text) => parseRequest(typeof text === "string" ? new TextEncoder().encode(text) : text, "/v1/capabilities/invoke");
   assert.deepEqual(parse('{"method":"m","params":{"a":[{"x":1,"x":2}]}}').params, { a: [{ x: 2 }] });
   for (const text of [
-    '{"method":"m","method":"n"}', '{"method":"m","params":{"a":1,"\\u0061":2}}', '{"method":"m"} x', '{"method":7}', "[]", "", "null",
-    '\ufeff{"method":"m"}', new Uint8Array([0x22, 0xff, 0x22]), "[".repeat(2000) + "]".repeat(2000), '{"method":"m","params":{"a',
+    '{"method":"m","method":"n"}',
+    '{"method":"m","params":{"a":1,"\\u0061":2}}',
+    '{"method":"m"} x',
+    '{"method":7}',
+    "[]",
+    "",
+    "null",
+    '\ufeff{"method":"m"}',
+    new Uint8Array([0x22, 0xff, 0x22]),
+    "[".repeat(2000) + "]".repeat(2000),
+    '{"method":"m","params":{"a',
   ]) {
-    assert.throws(() => parse(text), (e) => e instanceof WireError && e.code === "CAPABILITY_DECODE_FAILED" && e.status === 400, `want a refusal of ${text}`);
+    assert.throws(
+      () => parse(text),
+      (e) => e instanceof WireError && e.code === "CAPABILITY_DECODE_FAILED" && e.status === 400,
+      `want a refusal of ${text}`,
+    );
   }
 });

@@ -196,7 +196,7 @@ export interface RunEvent {
 
 /** The states of a task. */
 export type TaskState =
-  | "submitted" | "working" | "input_required" | "auth_required" | "completed" | "failed" | "rejected" | "cancelled" | "interrupted";
+  "submitted" | "working" | "input_required" | "auth_required" | "completed" | "failed" | "rejected" | "cancelled" | "interrupted";
 
 /** One task. Further members are passed on unchanged. */
 export interface Task {
@@ -368,7 +368,9 @@ export class Client {
 
   /** Calls a function of a node and yields its chunks. A function that does not stream yields its result. */
   async *streamFunction<T = unknown>(
-    name: string, args?: unknown, options: StreamOptions & { node?: string } = {},
+    name: string,
+    args?: unknown,
+    options: StreamOptions & { node?: string } = {},
   ): AsyncGenerator<T, void, undefined> {
     const stream = this.stream("device.function.invoke", functionInput(name, args), forNode(options));
     let chunks = 0;
@@ -410,7 +412,10 @@ export class Client {
 
   /** Sends one request and yields the JSON values of its lines. Leaving the loop ends the request. */
   async *lines(
-    method: string, path: string, body?: unknown, options: { signal?: AbortSignal } = {},
+    method: string,
+    path: string,
+    body?: unknown,
+    options: { signal?: AbortSignal } = {},
   ): AsyncGenerator<unknown, void, undefined> {
     const end = new AbortController();
     const signal = options.signal ? AbortSignal.any([options.signal, end.signal]) : end.signal;
@@ -444,7 +449,8 @@ export class Client {
     if (response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400)) {
       await response.body?.cancel();
       throw new JunctorError("failed", "the server answered with a redirect, which is not followed", {
-        reason: "redirect", hint: "use the final address of the server",
+        reason: "redirect",
+        hint: "use the final address of the server",
       });
     }
     return response;
@@ -461,7 +467,9 @@ export class Client {
       return new JunctorError("cancelled", "the request was cancelled", { cause: thrown });
     }
     return new JunctorError("unavailable", "no server answers at " + this.url, {
-      reason: "service_unavailable", hint: "start one with: junctor serve, or pass another address", cause: thrown,
+      reason: "service_unavailable",
+      hint: "start one with: junctor serve, or pass another address",
+      cause: thrown,
     });
   }
 }
@@ -498,7 +506,11 @@ export class Approvals {
 
   /** Waits until an approval is not pending, and returns it. Error: timeout. */
   async wait(id: string, options: WaitOptions = {}): Promise<Approval> {
-    return poll((request) => this.get(id, request), (a) => a.state !== "pending", options);
+    return poll(
+      (request) => this.get(id, request),
+      (a) => a.state !== "pending",
+      options,
+    );
   }
 }
 
@@ -555,7 +567,10 @@ export class Runs {
   /** Returns a page of runs, the newest first. */
   async list(options: RequestOptions & { session?: string; state?: string; limit?: number; cursor?: string } = {}): Promise<Page<Run>> {
     const { session, state, limit, cursor, ...request } = options;
-    return pageOf(await this.#client.request("GET", "/api/v1/agent/runs" + query({ session, state, limit, cursor }), undefined, request), "runs");
+    return pageOf(
+      await this.#client.request("GET", "/api/v1/agent/runs" + query({ session, state, limit, cursor }), undefined, request),
+      "runs",
+    );
   }
 
   /** Returns one run. Error: not_found. */
@@ -576,7 +591,11 @@ export class Runs {
 
   /** Waits until a run has ended, also while it waits for an approval, and returns it. Error: timeout. */
   async wait(id: string, options: WaitOptions = {}): Promise<Run> {
-    return poll((request) => this.get(id, request), (r) => r.state !== "working" && r.state !== "waiting", options);
+    return poll(
+      (request) => this.get(id, request),
+      (r) => r.state !== "working" && r.state !== "waiting",
+      options,
+    );
   }
 }
 
@@ -615,7 +634,11 @@ export class Tasks {
 
   /** Waits until a task has ended or needs an answer, and returns it. Error: timeout. */
   async wait(id: string, options: WaitOptions = {}): Promise<Task> {
-    return poll((request) => this.get(id, request), (t) => t.state !== "submitted" && t.state !== "working", options);
+    return poll(
+      (request) => this.get(id, request),
+      (t) => t.state !== "submitted" && t.state !== "working",
+      options,
+    );
   }
 }
 

@@ -3,10 +3,27 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { type ErrorCode, isObject, JunctorError } from "./errors.js";
 import { checkToken } from "./internal.js";
 import {
-  type CallContext, type EvaluatorCall, type FieldCall, type File, filesOf, type JSONObject, manifestOf, type Module, type Route,
+  type CallContext,
+  type EvaluatorCall,
+  type FieldCall,
+  type File,
+  filesOf,
+  type JSONObject,
+  manifestOf,
+  type Module,
+  type Route,
 } from "./module.js";
 import {
-  checkAssetPath, checkModuleID, cleanAssetPath, decodeParams, decodeResult, limits, matchRoute, methods, parseRequest, WireError,
+  checkAssetPath,
+  checkModuleID,
+  cleanAssetPath,
+  decodeParams,
+  decodeResult,
+  limits,
+  matchRoute,
+  methods,
+  parseRequest,
+  WireError,
 } from "./router.js";
 
 /** Options of an {@link Endpoint}. */
@@ -115,23 +132,29 @@ export class Endpoint {
     if (all.length === 0) throw new JunctorError("invalid_input", "an endpoint needs at least one module", { reason: "invalid_module" });
     const token = checkToken(options.token ?? "");
     if (options.token !== undefined && token === "") {
-      throw new JunctorError("invalid_input", "the token is empty, so that every caller would be accepted", { hint: "leave token out to allow that" });
+      throw new JunctorError("invalid_input", "the token is empty, so that every caller would be accepted", {
+        hint: "leave token out to allow that",
+      });
     }
     this.#token = token ? sha256(token) : undefined;
     this.#options = {
-      maxBodyBytes: options.maxBodyBytes ?? 4 << 20, maxResultBytes: options.maxResultBytes ?? 32 << 20,
-      bodyTimeoutMs: options.bodyTimeoutMs ?? 30_000, maxCalls: options.maxCalls ?? 256,
+      maxBodyBytes: options.maxBodyBytes ?? 4 << 20,
+      maxResultBytes: options.maxResultBytes ?? 32 << 20,
+      bodyTimeoutMs: options.bodyTimeoutMs ?? 30_000,
+      maxCalls: options.maxCalls ?? 256,
       onError: options.onError ?? ((error, target) => console.error(`junctor: ${target} failed:`, error)),
     };
     this.moduleIds = all.map((m) => m.id);
     for (const [i, id] of this.moduleIds.entries()) {
-      if (this.moduleIds.indexOf(id) !== i) throw new JunctorError("invalid_input", `module ${JSON.stringify(id)} is given twice`, { reason: "invalid_module" });
+      if (this.moduleIds.indexOf(id) !== i)
+        throw new JunctorError("invalid_input", `module ${JSON.stringify(id)} is given twice`, { reason: "invalid_module" });
     }
     const list = { modules: all.map(manifestOf) };
     this.#list = JSON.stringify(list);
     if (this.#list.length > limits.manifestBytes || all.length > limits.modules) {
       throw new JunctorError("invalid_input", "the modules together are larger than routers accept", {
-        reason: "invalid_module", hint: "spread the modules over several endpoints",
+        reason: "invalid_module",
+        hint: "spread the modules over several endpoints",
       });
     }
     for (const m of all) this.#register(m, filesOf(m));
@@ -181,7 +204,9 @@ export class Endpoint {
   async listen(options: { host?: string; port?: number } = {}): Promise<Listening> {
     const { host = "127.0.0.1", port = 0 } = options;
     if (!this.#token && !["127.0.0.1", "::1", "localhost"].includes(host)) {
-      throw new JunctorError("invalid_input", "an endpoint that others can reach needs a token", { hint: "pass token, or listen on 127.0.0.1" });
+      throw new JunctorError("invalid_input", "an endpoint that others can reach needs a token", {
+        hint: "pass token, or listen on 127.0.0.1",
+      });
     }
     const server = createServer({ requestTimeout: 5 * 60_000, headersTimeout: 10_000, maxHeaderSize: 32 << 10 }, this.handler);
     await new Promise<void>((resolve, reject) => {
@@ -192,10 +217,11 @@ export class Endpoint {
     const bound = typeof address === "object" && address !== null ? address.port : port;
     return {
       url: `http://${host.includes(":") ? `[${host}]` : host}:${bound}`,
-      close: () => new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeIdleConnections();
-      }),
+      close: () =>
+        new Promise((resolve) => {
+          server.close(() => resolve());
+          server.closeIdleConnections();
+        }),
     };
   }
 
@@ -211,7 +237,12 @@ export class Endpoint {
         return json(200, JSON.stringify({ environment: "server", available: true, capabilities }));
       }
       if (req.path.startsWith(pathAssets) && (req.method === "GET" || req.method === "HEAD")) return await this.#asset(req);
-      const e = new WireError("CAPABILITY_UNAVAILABLE", `nothing is served at ${req.method} ${req.path.slice(0, 200)}`, req.path.slice(0, 200), { code: "not_found" });
+      const e = new WireError(
+        "CAPABILITY_UNAVAILABLE",
+        `nothing is served at ${req.method} ${req.path.slice(0, 200)}`,
+        req.path.slice(0, 200),
+        { code: "not_found" },
+      );
       return failure(e, 404);
     } catch (thrown) {
       if (!(thrown instanceof WireError)) this.#options.onError(thrown, req.path);
@@ -241,7 +272,8 @@ export class Endpoint {
   }
 
   async #asset(req: Incoming): Promise<Outgoing> {
-    const bad = (message: string) => failure(new WireError("CAPABILITY_DECODE_FAILED", "the asset URL " + message, "plugin.asset.get", { code: "invalid_input" }), 400);
+    const bad = (message: string) =>
+      failure(new WireError("CAPABILITY_DECODE_FAILED", "the asset URL " + message, "plugin.asset.get", { code: "invalid_input" }), 400);
     const [first = "", ...rest] = req.path.slice(pathAssets.length).split("/");
     let moduleId: string;
     let segments: string[];
@@ -253,7 +285,8 @@ export class Endpoint {
     }
     const path = "/" + segments.join("/");
     if (checkModuleID(moduleId) || segments.length === 0) return bad("needs a module id and an asset path");
-    if (segments.some((s) => s === "" || s === "." || s === ".." || /[/\\\u0000-\u001f\u007f]/.test(s)) || checkAssetPath(path)) return bad("has an unsafe segment");
+    if (segments.some((s) => s === "" || s === "." || s === ".." || /[/\\\u0000-\u001f\u007f]/.test(s)) || checkAssetPath(path))
+      return bad("has an unsafe segment");
     let file: File;
     try {
       file = JSON.parse(await this.#call("plugin.asset.get", { moduleId, path }, req.signal)) as File;
@@ -264,7 +297,10 @@ export class Endpoint {
     const body = Buffer.from(file.bodyBase64, "base64");
     const etag = `"${createHash("sha256").update(body).digest("hex")}"`;
     const headers: Record<string, string> = {
-      etag, "x-content-type-options": "nosniff", "cache-control": "no-cache", "x-eliza-asset-integrity": file.integrity,
+      etag,
+      "x-content-type-options": "nosniff",
+      "cache-control": "no-cache",
+      "x-eliza-asset-integrity": file.integrity,
       ...(!this.#token && { "access-control-allow-origin": "*" }),
     };
     const known = req.ifNoneMatch.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
@@ -312,7 +348,8 @@ export class Endpoint {
     if (!m) throw new JunctorError("unknown_capability", `the protocol has no method ${method}`);
     if (m.family !== "plugin") {
       throw new JunctorError("unavailable", `this endpoint does not offer ${method}`, {
-        reason: "family_not_offered", hint: `ask GET ${pathAvailability} for the families it has`,
+        reason: "family_not_offered",
+        hint: `ask GET ${pathAvailability} for the families it has`,
       });
     }
     if (m.surface === "module") return this.#list;
@@ -335,7 +372,8 @@ export class Endpoint {
     } catch (thrown) {
       if (thrown instanceof JunctorError) throw thrown;
       this.#options.onError(thrown, name);
-      if (thrown instanceof WireError) throw new WireError(thrown.code, `${name} answered against the protocol: ${thrown.message}`, thrown.at, thrown.details);
+      if (thrown instanceof WireError)
+        throw new WireError(thrown.code, `${name} answered against the protocol: ${thrown.message}`, thrown.at, thrown.details);
       throw new JunctorError("failed", `${name} failed`, { cause: thrown });
     } finally {
       this.#running--;
@@ -349,11 +387,14 @@ export class Endpoint {
       on("action.invoke", a.name, async (p, c) => reply(await a.handle(object(p.content), { ...c, options: object(p.options) })));
     }
     for (const x of m.providers ?? []) on("provider.get", x.name, async (p, c) => reply(await x.get(object(p.state), c)));
-    for (const x of m.events ?? []) on("event.handle", x.name, async (p, c) => ({ handled: (await x.handle(object(p.payload), c)) !== false }));
+    for (const x of m.events ?? [])
+      on("event.handle", x.name, async (p, c) => ({ handled: (await x.handle(object(p.payload), c)) !== false }));
     for (const x of m.models ?? []) on("model.invoke", x.type, async (p, c) => ({ result: (await x.invoke(p.params, c)) ?? null }));
     for (const s of m.services ?? []) {
       for (const [name, method] of Object.entries(s.methods)) {
-        on("service.call", `${s.type}.${name}`, async (p, c) => ({ result: (await method((p.args as unknown[] | undefined) ?? [], c)) ?? null }));
+        on("service.call", `${s.type}.${name}`, async (p, c) => ({
+          result: (await method((p.args as unknown[] | undefined) ?? [], c)) ?? null,
+        }));
       }
     }
     for (const [name, hook] of Object.entries(m.lifecycle ?? {})) {
@@ -385,20 +426,29 @@ export class Endpoint {
     for (const x of m.evaluators ?? []) {
       const phase = (name: string, serve: (call: EvaluatorCall, context: CallContext) => Promise<unknown>) =>
         on("evaluator." + name, x.name, (p, c) =>
-          serve({ message: object(p.message), state: object(p.state), options: object(p.options), prepared: p.prepared, output: p.output }, c));
+          serve(
+            { message: object(p.message), state: object(p.state), options: object(p.options), prepared: p.prepared, output: p.output },
+            c,
+          ),
+        );
       phase("shouldRun", async (call, c) => ({ shouldRun: x.shouldRun ? await x.shouldRun(call, c) : true }));
       phase("prepare", async (call, c) => (x.prepare ? { prepared: await x.prepare(call, c) } : {}));
       phase("prompt", async (call, c) => ({ prompt: x.buildPrompt ? await x.buildPrompt(call, c) : x.prompt }));
       phase("process", async (call, c) => ({ result: (x.process && (await x.process(call, c))) ?? {} }));
     }
     for (const x of m.responseEvaluators ?? []) {
-      on("responseHandlerEvaluator.shouldRun", x.name, async (p, c) => ({ shouldRun: x.shouldRun ? await x.shouldRun(object(p.context), c) : true }));
-      on("responseHandlerEvaluator.evaluate", x.name, async (p, c) => ({ patch: (x.evaluate && (await x.evaluate(object(p.context), c))) ?? {} }));
+      on("responseHandlerEvaluator.shouldRun", x.name, async (p, c) => ({
+        shouldRun: x.shouldRun ? await x.shouldRun(object(p.context), c) : true,
+      }));
+      on("responseHandlerEvaluator.evaluate", x.name, async (p, c) => ({
+        patch: (x.evaluate && (await x.evaluate(object(p.context), c))) ?? {},
+      }));
     }
     for (const x of m.fieldEvaluators ?? []) {
       const phase = (name: string, serve: (call: FieldCall, context: CallContext) => Promise<unknown>) =>
         on("responseHandlerFieldEvaluator." + name, x.name, (p, c) =>
-          serve({ context: object(p.context), value: p.value, ...(isObject(p.parsed) && { parsed: p.parsed }) }, c));
+          serve({ context: object(p.context), value: p.value, ...(isObject(p.parsed) && { parsed: p.parsed }) }, c),
+        );
       phase("shouldRun", async (call, c) => ({ shouldRun: x.shouldRun ? await x.shouldRun(call, c) : true }));
       phase("parse", async (call, c) => {
         const value = x.parse ? await x.parse(call, c) : call.value;
@@ -425,7 +475,9 @@ function object(value: unknown): JSONObject {
 function reply(value: unknown): unknown {
   if (typeof value === "string") return { text: value };
   if (value === undefined || value === null) return { text: "" };
-  return isObject(value) && ["text", "actions", "values", "data"].every((name) => value[name] === undefined) ? { ...value, text: "" } : value;
+  return isObject(value) && ["text", "actions", "values", "data"].every((name) => value[name] === undefined)
+    ? { ...value, text: "" }
+    : value;
 }
 
 /** Calls the first route that matches. */
@@ -434,10 +486,17 @@ async function callRoute(moduleId: string, routes: Route[], p: JSONObject, conte
   const path = String(p.path);
   const route = routes.find((r) => r.method === method && matchRoute(r.path, path));
   if (!route) throw new JunctorError("unknown_capability", `this endpoint has no ${moduleId}:route:${method} ${path.slice(0, 200)}`);
-  const answer = await route.handle({
-    method, path, params: pathParams(route.path, path), query: object(p.query) as Record<string, string | string[]>,
-    headers: object(p.headers) as Record<string, string>, body: p.body,
-  }, context);
+  const answer = await route.handle(
+    {
+      method,
+      path,
+      params: pathParams(route.path, path),
+      query: object(p.query) as Record<string, string | string[]>,
+      headers: object(p.headers) as Record<string, string>,
+      body: p.body,
+    },
+    context,
+  );
   return { ...answer, status: answer.status ?? 200 };
 }
 
@@ -465,7 +524,11 @@ function json(status: number, body: string): Outgoing {
 function failure(e: WireError, status: number): Outgoing {
   const family = methods.get(e.at)?.family;
   const capability = family && e.code !== "CAPABILITY_DECODE_FAILED" ? { capability: family } : {};
-  return json(status, JSON.stringify({
-    ok: false, error: { code: e.code, message: e.message.slice(0, 8192), ...capability, method: e.at, ...(e.details && { details: e.details }) },
-  }));
+  return json(
+    status,
+    JSON.stringify({
+      ok: false,
+      error: { code: e.code, message: e.message.slice(0, 8192), ...capability, method: e.at, ...(e.details && { details: e.details }) },
+    }),
+  );
 }

@@ -19,8 +19,22 @@ export type ErrorCode =
 
 /** The sixteen codes, in a fixed order. */
 export const errorCodes: readonly ErrorCode[] = [
-  "unauthenticated", "denied", "approval_required", "invalid_input", "too_large", "unknown_capability", "not_found", "conflict",
-  "selection_required", "slot_conflict", "unavailable", "overloaded", "timeout", "cancelled", "failed", "internal",
+  "unauthenticated",
+  "denied",
+  "approval_required",
+  "invalid_input",
+  "too_large",
+  "unknown_capability",
+  "not_found",
+  "conflict",
+  "selection_required",
+  "slot_conflict",
+  "unavailable",
+  "overloaded",
+  "timeout",
+  "cancelled",
+  "failed",
+  "internal",
 ];
 
 /** The fields of a {@link JunctorError} beside its code and message. */
@@ -99,7 +113,9 @@ export function errorFromJSON(value: unknown): JunctorError | undefined {
 /** Returns any thrown value as a JunctorError: itself, a cancellation, a timeout, or failed with the value as its cause. */
 export function asError(thrown: unknown, message: string): JunctorError {
   if (thrown instanceof JunctorError) return thrown;
-  if (thrown instanceof Error && thrown.name === "TimeoutError") return new JunctorError("timeout", "the deadline passed before the work was done", { cause: thrown });
-  if (thrown instanceof Error && thrown.name === "AbortError") return new JunctorError("cancelled", "the request was cancelled", { cause: thrown });
+  if (thrown instanceof Error && thrown.name === "TimeoutError")
+    return new JunctorError("timeout", "the deadline passed before the work was done", { cause: thrown });
+  if (thrown instanceof Error && thrown.name === "AbortError")
+    return new JunctorError("cancelled", "the request was cancelled", { cause: thrown });
   return new JunctorError("failed", message, { cause: thrown });
 }

@@ -60,13 +60,15 @@ export class Folder {
         await file.close();
         return new Folder(dir);
       } catch (thrown) {
-        if (errno(thrown) !== "EEXIST" || attempt > 0) throw new JunctorError("failed", "the folder of the node cannot be used", { cause: thrown });
+        if (errno(thrown) !== "EEXIST" || attempt > 0)
+          throw new JunctorError("failed", "the folder of the node cannot be used", { cause: thrown });
       }
       const pid = Number(await readFile(mark, "utf8").catch(() => ""));
       if (pid > 0 && pid !== process.pid && isRunning(pid)) {
         throw new JunctorError("conflict", `process ${pid} is the node of this folder already`, { reason: "node_running" });
       }
-      if (pid === process.pid) throw new JunctorError("conflict", "this process has a node of this folder already", { reason: "node_running" });
+      if (pid === process.pid)
+        throw new JunctorError("conflict", "this process has a node of this folder already", { reason: "node_running" });
       await rm(mark, { force: true });
     }
   }
@@ -87,7 +89,9 @@ export class Folder {
       value = undefined;
     }
     if (!isObject(value) || typeof value.node_id !== "string") {
-      throw new JunctorError("failed", "the file state.json of the node's folder cannot be read", { hint: "remove it to enrol the node again" });
+      throw new JunctorError("failed", "the file state.json of the node's folder cannot be read", {
+        hint: "remove it to enrol the node again",
+      });
     }
     return id !== undefined && id !== value.node_id ? { node_id: id } : (value as unknown as Identity);
   }
@@ -104,7 +108,10 @@ export class Folder {
     let seed: Uint8Array;
     try {
       if (process.platform !== "win32" && ((await stat(path)).mode & 0o077) !== 0) {
-        throw new JunctorError("denied", "other users may read the key of the node", { reason: "key_exposed", hint: "chmod 600 the file key in the node's folder" });
+        throw new JunctorError("denied", "other users may read the key of the node", {
+          reason: "key_exposed",
+          hint: "chmod 600 the file key in the node's folder",
+        });
       }
       seed = new TextEncoder().encode((await readFile(path, "utf8")).trim());
     } catch (thrown) {
@@ -153,7 +160,7 @@ export class Web {
   readonly #token: string;
   readonly #clock: () => number;
 
-  /** Makes the key known to the gateway, and returns the labels that the token grants. */
+  /** Registers the key with the gateway, and returns the labels that the token grants. */
   async enrol(signal: AbortSignal): Promise<string[]> {
     const body = JSON.stringify({ node_id: this.#node, public_key: this.#key?.publicKey });
     const headers = { "content-type": "application/json", authorization: "Bearer " + this.#token };
@@ -167,17 +174,29 @@ export class Web {
       reply = undefined;
     }
     if (!isObject(reply) || reply.node_id !== this.#node) {
-      throw new JunctorError("invalid_input", "the server at this address is not a gateway for nodes", { hint: "check the URL: it is that of a junctor server" });
+      throw new JunctorError("invalid_input", "the server at this address is not a gateway for nodes", {
+        hint: "check the URL: it is that of a junctor server",
+      });
     }
     return Array.isArray(reply.labels) ? reply.labels.filter((l): l is string => typeof l === "string") : [];
   }
 
   /** Stores bytes at the gateway, and returns the reference to them. */
   async put(data: Uint8Array, mediaType: string, signal: AbortSignal): Promise<{ $asset: Record<string, unknown> }> {
-    if (data.byteLength > maxAsset) throw new JunctorError("too_large", `the value has ${data.byteLength} bytes; the limit is ${maxAsset}`, { reason: "payload_too_large" });
+    if (data.byteLength > maxAsset)
+      throw new JunctorError("too_large", `the value has ${data.byteLength} bytes; the limit is ${maxAsset}`, {
+        reason: "payload_too_large",
+      });
     const digest = createHash("sha256").update(data).digest("hex");
     const path = "/nodes/assets/" + digest;
-    const response = await this.#send("PUT", path, { ...this.#authorization("PUT", path), "content-type": mediaType }, data, assetTimeout, signal);
+    const response = await this.#send(
+      "PUT",
+      path,
+      { ...this.#authorization("PUT", path), "content-type": mediaType },
+      data,
+      assetTimeout,
+      signal,
+    );
     const text = await bodyOf(response, maxAnswer);
     if (response.status >= 300) throw refusal(response.status, text);
     return { $asset: { digest: "sha256:" + digest, size: data.byteLength, media_type: mediaType } };
@@ -188,7 +207,8 @@ export class Web {
     const asset = isObject(reference) && isObject(reference.$asset) ? reference.$asset : {};
     const hex = /^sha256:([0-9a-f]{64})$/.exec(String(asset.digest))?.[1];
     const size = Number(asset.size);
-    if (!hex || !Number.isInteger(size) || size < 0 || size > maxAsset) throw new JunctorError("invalid_input", "the reference to an asset is malformed", { reason: "bad_encoding" });
+    if (!hex || !Number.isInteger(size) || size < 0 || size > maxAsset)
+      throw new JunctorError("invalid_input", "the reference to an asset is malformed", { reason: "bad_encoding" });
     const path = "/nodes/assets/" + hex;
     const response = await this.#send("GET", path, this.#authorization("GET", path), undefined, assetTimeout, signal);
     if (response.status !== 200) throw refusal(response.status, await bodyOf(response, maxAnswer));
@@ -213,15 +233,29 @@ export class Web {
     return { authorization: `Node ${first}.${Buffer.from(signed).toString("base64url")}` };
   }
 
-  async #send(method: string, path: string, headers: Record<string, string>, body: string | Uint8Array | undefined, timeoutMs: number, signal: AbortSignal): Promise<Response> {
+  async #send(
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+    body: string | Uint8Array | undefined,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<Response> {
     try {
       // A redirect would send the credential elsewhere.
       return await fetch(this.#base + path, {
-        method, headers, body: (body as BodyInit | undefined) ?? null, redirect: "manual", signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+        method,
+        headers,
+        body: (body as BodyInit | undefined) ?? null,
+        redirect: "manual",
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
       });
     } catch (cause) {
       if (signal.aborted) throw new JunctorError("cancelled", "the request was cancelled", { cause });
-      throw new JunctorError("unavailable", `the gateway ${new URL(this.#base).host} is not reached`, { reason: "connection_failed", cause });
+      throw new JunctorError("unavailable", `the gateway ${new URL(this.#base).host} is not reached`, {
+        reason: "connection_failed",
+        cause,
+      });
     }
   }
 }
@@ -229,7 +263,13 @@ export class Web {
 /** Returns the error of a gateway. Its code is that of the status. */
 function refusal(status: number, text: string): JunctorError {
   const codes: Record<number, ErrorCode> = {
-    400: "invalid_input", 401: "unauthenticated", 403: "denied", 404: "not_found", 409: "conflict", 413: "too_large", 429: "overloaded",
+    400: "invalid_input",
+    401: "unauthenticated",
+    403: "denied",
+    404: "not_found",
+    409: "conflict",
+    413: "too_large",
+    429: "overloaded",
   };
   const code = codes[status] ?? (status >= 500 ? "unavailable" : "failed");
   let given: JunctorError | undefined;

@@ -1,9 +1,7 @@
 import { createHash } from "node:crypto";
 import { isObject, JunctorError } from "./errors.js";
 import type { Provenance } from "./provenance.js";
-import {
-  appBridgeHooks, checkAssetPath, cleanAssetPath, decodeModule, lifecycleHooks, WireError,
-} from "./router.js";
+import { appBridgeHooks, checkAssetPath, cleanAssetPath, decodeModule, lifecycleHooks, WireError } from "./router.js";
 import { checkInput, type FromSchema, type ObjectSchema } from "./schema.js";
 
 /** A JSON object. */
@@ -88,7 +86,10 @@ export interface TypedAction<S extends ObjectSchema> extends Omit<Action, "param
   /** JSON Schema of the input. */
   parameters: S;
   /** Executes the action with input that fits the schema. */
-  handle: (input: FromSchema<S>, context: CallContext & { content: JSONObject; options: JSONObject }) => Awaitable<ActionResult | string | void>;
+  handle: (
+    input: FromSchema<S>,
+    context: CallContext & { content: JSONObject; options: JSONObject },
+  ) => Awaitable<ActionResult | string | void>;
 }
 
 /**
@@ -101,7 +102,10 @@ export function action<const S extends ObjectSchema>(declared: TypedAction<S>): 
   return {
     ...rest,
     parameters: Object.entries(parameters.properties ?? {}).map(([name, schema]) => ({
-      name, description: schema.description ?? name, required: required.includes(name), schema,
+      name,
+      description: schema.description ?? name,
+      required: required.includes(name),
+      schema,
     })),
     handle: (content, context) => {
       const filled = context.options.parameters;
@@ -355,13 +359,17 @@ export function integrity(body: Uint8Array): string {
 
 function invalid(id: string, message: string, cause?: unknown): JunctorError {
   return new JunctorError("invalid_input", `module ${JSON.stringify(id)}: ${message}`, {
-    reason: "invalid_module", hint: "correct the declaration of the module", cause,
+    reason: "invalid_module",
+    hint: "correct the declaration of the module",
+    cause,
   });
 }
 
 /** Returns an object without the members that are undefined or functions. */
 function plain(value: object, ...without: string[]): JSONObject {
-  return Object.fromEntries(Object.entries(value).filter(([name, v]) => v !== undefined && typeof v !== "function" && !without.includes(name)));
+  return Object.fromEntries(
+    Object.entries(value).filter(([name, v]) => v !== undefined && typeof v !== "function" && !without.includes(name)),
+  );
 }
 
 function audience(item: { kind?: ViewKind }): JSONObject {
@@ -396,23 +404,32 @@ export function manifestOf(m: Module): JSONObject {
     events: m.events?.map((x) => ({ eventName: x.name })),
     models: m.models?.map((x) => ({ ...plain(x, "type"), modelType: x.type })),
     services: m.services?.map((x) => ({
-      serviceType: x.type, ...(x.description !== undefined && { capabilityDescription: x.description }), ...(x.config && { config: x.config }),
+      serviceType: x.type,
+      ...(x.description !== undefined && { capabilityDescription: x.description }),
+      ...(x.config && { config: x.config }),
       methods: Object.keys(x.methods),
     })),
     componentTypes: m.componentTypes?.map((x) => plain(x)),
     widgets: m.widgets?.map((x) => ({ ...plain(x, "kind"), ...audience(x) })),
     app: m.app && {
-      ...plain(m.app, "kind", "navTabs"), ...audience(m.app),
+      ...plain(m.app, "kind", "navTabs"),
+      ...audience(m.app),
       ...(m.app.navTabs && { navTabs: m.app.navTabs.map((t) => ({ ...plain(t, "kind"), ...audience(t) })) }),
     },
     appBridge: hooks(m.appBridge, appBridgeHooks),
     lifecycle: hooks(m.lifecycle, lifecycleHooks),
     routes: m.routes?.map((x) => ({
       ...plain(x, "public"),
-      ...(x.public && { public: true, publicReason: x.public.reason, ...(x.public.write !== undefined && { publicWrite: x.public.write }) }),
+      ...(x.public && {
+        public: true,
+        publicReason: x.public.reason,
+        ...(x.public.write !== undefined && { publicWrite: x.public.write }),
+      }),
     })),
     views: m.views?.map((x) => ({
-      id: x.id, label: x.label, ...(x.type && { viewType: x.type }),
+      id: x.id,
+      label: x.label,
+      ...(x.type && { viewType: x.type }),
       ...(x.url !== undefined || x.bundle === undefined
         ? { bundleUrl: x.url }
         : { bundlePath: bundlePath(x), contentType: x.contentType ?? "text/javascript", integrity: integrity(bytesOf(x.bundle)) }),
@@ -437,7 +454,13 @@ function check(m: Module): void {
     ["fieldEvaluators", (m.fieldEvaluators ?? []).map((x) => ({ handler: check, name: x.name }))],
     ["events", (m.events ?? []).map((x) => ({ handler: x.handle, name: x.name }))],
     ["models", (m.models ?? []).map((x) => ({ handler: x.invoke, name: x.type }))],
-    ["services", (m.services ?? []).map((x) => ({ handler: Object.values(x.methods).every((f) => typeof f === "function") ? check : undefined, name: x.type }))],
+    [
+      "services",
+      (m.services ?? []).map((x) => ({
+        handler: Object.values(x.methods).every((f) => typeof f === "function") ? check : undefined,
+        name: x.type,
+      })),
+    ],
     ["componentTypes", (m.componentTypes ?? []).map((x) => ({ handler: check, name: x.name }))],
     ["widgets", (m.widgets ?? []).map((x) => ({ handler: check, name: x.id }))],
     ["views", (m.views ?? []).map((x) => ({ handler: check, name: x.id }))],
@@ -453,15 +476,19 @@ function check(m: Module): void {
   }
   for (const [i, r] of (m.routes ?? []).entries()) {
     if (!r.public) continue;
-    if (!r.public.reason.trim()) throw invalid(m.id, `routes[${i}].public.reason is blank: the newest routers refuse a public route without a reason`);
-    if (r.method !== "GET" && !r.public.write?.trim()) throw invalid(m.id, `routes[${i}].public.write is blank: a public route that may change something needs a reason`);
+    if (!r.public.reason.trim())
+      throw invalid(m.id, `routes[${i}].public.reason is blank: the newest routers refuse a public route without a reason`);
+    if (r.method !== "GET" && !r.public.write?.trim())
+      throw invalid(m.id, `routes[${i}].public.write is blank: a public route that may change something needs a reason`);
   }
   for (const [i, w] of (m.widgets ?? []).entries()) {
-    if (!["chat-sidebar", "character", "nav-page"].includes(w.slot)) throw invalid(m.id, `widgets[${i}].slot is not a slot of every router; use chat-sidebar, character or nav-page`);
+    if (!["chat-sidebar", "character", "nav-page"].includes(w.slot))
+      throw invalid(m.id, `widgets[${i}].slot is not a slot of every router; use chat-sidebar, character or nav-page`);
   }
   for (const [i, v] of (m.views ?? []).entries()) {
     if ((v.url === undefined) === (v.bundle === undefined)) throw invalid(m.id, `views[${i}] needs a bundle or a url, and not both`);
-    if (v.url === undefined && !/\.m?js$/.test(bundlePath(v))) throw invalid(m.id, `views[${i}].path does not end in .js or .mjs, as routers require`);
+    if (v.url === undefined && !/\.m?js$/.test(bundlePath(v)))
+      throw invalid(m.id, `views[${i}].path does not end in .js or .mjs, as routers require`);
   }
 }
 

@@ -132,30 +132,62 @@ const maxRefusals = 3;
 const nodeGrammar = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const functionGrammar = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 const reserved = new Set([
-  "device.install_remote_skill", "device.uninstall_remote_skill", "device.list_installed_skills", "device.list_node_functions",
+  "device.install_remote_skill",
+  "device.uninstall_remote_skill",
+  "device.list_installed_skills",
+  "device.list_node_functions",
   "device.get_capability_host_status",
 ]);
 
 /** The reasons of the wire, with the code of each. */
 const reasons: Record<string, ErrorCode> = {
-  function_not_found: "unknown_capability", node_overloaded: "overloaded", invalid_params: "invalid_input", timeout: "timeout",
-  cancelled: "cancelled", execution_failed: "failed", payload_too_large: "too_large", denied: "denied", consent_required: "approval_required",
-  consent_denied: "denied", connection_failed: "unavailable", bad_encoding: "invalid_input", unsupported_version: "invalid_input",
-  no_available_nodes: "unavailable", node_lost: "failed", reserved_function: "denied", digest_mismatch: "invalid_input",
+  function_not_found: "unknown_capability",
+  node_overloaded: "overloaded",
+  invalid_params: "invalid_input",
+  timeout: "timeout",
+  cancelled: "cancelled",
+  execution_failed: "failed",
+  payload_too_large: "too_large",
+  denied: "denied",
+  consent_required: "approval_required",
+  consent_denied: "denied",
+  connection_failed: "unavailable",
+  bad_encoding: "invalid_input",
+  unsupported_version: "invalid_input",
+  no_available_nodes: "unavailable",
+  node_lost: "failed",
+  reserved_function: "denied",
+  digest_mismatch: "invalid_input",
 };
 
 /** The reason of the wire for a code. */
 const nearest: Partial<Record<ErrorCode, string>> = {
-  unauthenticated: "denied", denied: "denied", approval_required: "consent_required", invalid_input: "invalid_params", not_found: "invalid_params",
-  too_large: "payload_too_large", unknown_capability: "function_not_found", overloaded: "node_overloaded", unavailable: "no_available_nodes",
-  timeout: "timeout", cancelled: "cancelled",
+  unauthenticated: "denied",
+  denied: "denied",
+  approval_required: "consent_required",
+  invalid_input: "invalid_params",
+  not_found: "invalid_params",
+  too_large: "payload_too_large",
+  unknown_capability: "function_not_found",
+  overloaded: "node_overloaded",
+  unavailable: "no_available_nodes",
+  timeout: "timeout",
+  cancelled: "cancelled",
 };
 
 /** The classes of errors that older clients match. */
 const errorTypes: Record<string, string> = {
-  function_not_found: "FunctionNotFoundError", node_overloaded: "RemoteExecutionError", invalid_params: "ValueError", timeout: "TimeoutError",
-  execution_failed: "RemoteExecutionError", payload_too_large: "SerializationError", bad_encoding: "SerializationError", denied: "PermissionError",
-  consent_required: "PermissionError", no_available_nodes: "NoAvailableNodesError", connection_failed: "ConnectionError",
+  function_not_found: "FunctionNotFoundError",
+  node_overloaded: "RemoteExecutionError",
+  invalid_params: "ValueError",
+  timeout: "TimeoutError",
+  execution_failed: "RemoteExecutionError",
+  payload_too_large: "SerializationError",
+  bad_encoding: "SerializationError",
+  denied: "PermissionError",
+  consent_required: "PermissionError",
+  no_available_nodes: "NoAvailableNodesError",
+  connection_failed: "ConnectionError",
 };
 
 function problem(reason: string, message: string, retryAfter = 0): JunctorError {
@@ -165,7 +197,12 @@ function problem(reason: string, message: string, retryAfter = 0): JunctorError 
 /** Returns the first bytes of a text that fit the limit of messages. */
 function clip(text: string): string {
   const bytes = Buffer.from(text);
-  return bytes.byteLength <= maxMessage ? text : bytes.subarray(0, maxMessage - 4).toString().replace(/\ufffd$/, "") + "…";
+  return bytes.byteLength <= maxMessage
+    ? text
+    : bytes
+        .subarray(0, maxMessage - 4)
+        .toString()
+        .replace(/\ufffd$/, "") + "…";
 }
 
 /** Returns the JSON of a value, in which bytes are {"$bytes": base64}. */
@@ -173,7 +210,9 @@ export function encode(value: unknown): string {
   const text = JSON.stringify(value ?? null, function (this: Record<string, unknown>, name: string, member: unknown) {
     if (typeof member !== "object" || member === null) return member;
     const given = this[name];
-    return given instanceof Uint8Array ? { $bytes: Buffer.from(given.buffer, given.byteOffset, given.byteLength).toString("base64") } : member;
+    return given instanceof Uint8Array
+      ? { $bytes: Buffer.from(given.buffer, given.byteOffset, given.byteLength).toString("base64") }
+      : member;
   });
   if (text === undefined) throw problem("bad_encoding", "the value cannot be written as JSON");
   return text;
@@ -189,11 +228,15 @@ function decodeBytes(value: unknown): unknown {
 
 /** Returns a text as one part of a subject. */
 function subjectToken(text: string): string {
-  return text.replace(/[^A-Za-z0-9_-]/g, (c) => [...Buffer.from(c)].map((b) => "=" + b.toString(16).toUpperCase().padStart(2, "0")).join(""));
+  return text.replace(/[^A-Za-z0-9_-]/g, (c) =>
+    [...Buffer.from(c)].map((b) => "=" + b.toString(16).toUpperCase().padStart(2, "0")).join(""),
+  );
 }
 
 function gateways(given: string | string[] | undefined): URL[] {
-  const list = (Array.isArray(given) ? given : (given ?? process.env.JUNCTOR_URL ?? "").split(",")).map((s) => s.trim()).filter((s) => s !== "");
+  const list = (Array.isArray(given) ? given : (given ?? process.env.JUNCTOR_URL ?? "").split(","))
+    .map((s) => s.trim())
+    .filter((s) => s !== "");
   if (list.length === 0 || list.length > 16) {
     throw new JunctorError("invalid_input", "a node needs the address of 1 to 16 gateways", { hint: "pass gateway, or set JUNCTOR_URL" });
   }
@@ -201,7 +244,10 @@ function gateways(given: string | string[] | undefined): URL[] {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     const local = url !== undefined && ["127.0.0.1", "localhost", "[::1]"].includes(url.hostname);
     if (!url || url.username || url.password || (url.protocol !== "https:" && !(url.protocol === "http:" && local))) {
-      throw new JunctorError("invalid_input", "this is not the address of a gateway: it must be https, or http on this machine, without a user or password");
+      throw new JunctorError(
+        "invalid_input",
+        "this is not the address of a gateway: it must be https, or http on this machine, without a user or password",
+      );
     }
     return url;
   });
@@ -209,12 +255,15 @@ function gateways(given: string | string[] | undefined): URL[] {
 
 /** Returns the id of a node that was not given one: the name of the host. */
 export function defaultNodeId(): string {
-  const clean = hostname().split(".local")[0]!.replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[-._]+|[-._]+$/g, "");
+  const clean = hostname()
+    .split(".local")[0]!
+    .replace(/[^A-Za-z0-9._-]/g, "-")
+    .replace(/^[-._]+|[-._]+$/g, "");
   return (clean || "node").slice(0, 128);
 }
 
 /**
- * A node offers functions of this program to a gateway. It dials out, joins, and serves calls until it is told to stop. It
+ * A node offers functions of this program to a gateway. It dials out, joins, and serves calls until it is stopped. It
  * connects again by itself after every loss of the connection.
  *
  * ```ts
@@ -245,9 +294,14 @@ export class Node {
     this.#token = checkToken(options.token ?? process.env.JUNCTOR_NODE_TOKEN ?? "");
     if (!options.dir && !this.#token) throw new JunctorError("invalid_input", "a node without a dir needs a token each time");
     if (options.id !== undefined && !nodeGrammar.test(options.id)) {
-      throw new JunctorError("invalid_input", "the id of a node is a letter or digit, then up to 127 letters, digits, dots, underscores or hyphens", { reason: "invalid_params" });
+      throw new JunctorError(
+        "invalid_input",
+        "the id of a node is a letter or digit, then up to 127 letters, digits, dots, underscores or hyphens",
+        { reason: "invalid_params" },
+      );
     }
-    if ((options.labels?.length ?? 0) > 64) throw new JunctorError("invalid_input", "a node has at most 64 labels", { reason: "invalid_params" });
+    if ((options.labels?.length ?? 0) > 64)
+      throw new JunctorError("invalid_input", "a node has at most 64 labels", { reason: "invalid_params" });
     this.#session = new Session(this.#functions, options);
   }
 
@@ -272,20 +326,42 @@ export class Node {
    */
   function<const S extends ObjectSchema = ObjectSchema>(name: string, options: FunctionOptions<S>, handle: Handler<FromSchema<S>>): this {
     if (!functionGrammar.test(name)) {
-      throw new JunctorError("invalid_input", "the name of a function is a letter, digit or underscore, then up to 199 of those and . : / -", { reason: "invalid_payload" });
+      throw new JunctorError(
+        "invalid_input",
+        "the name of a function is a letter, digit or underscore, then up to 199 of those and . : / -",
+        { reason: "invalid_payload" },
+      );
     }
     if (reserved.has(name)) throw new JunctorError("denied", `the name ${name} belongs to the protocol`, { reason: "reserved_function" });
-    if (!this.#functions.has(name) && this.#functions.size >= 1024) throw new JunctorError("too_large", "a node has at most 1024 functions");
+    if (!this.#functions.has(name) && this.#functions.size >= 1024)
+      throw new JunctorError("too_large", "a node has at most 1024 functions");
     const stream = options.stream ?? handle.constructor.name === "AsyncGeneratorFunction";
     const priority = Math.min(Math.max(Math.round(options.priority ?? 5), 1), 10);
     const maxConcurrent = options.maxConcurrent ?? 0;
     this.#functions.set(name, {
-      name, parameters: options.parameters, timeoutMs: options.timeoutMs, priority, maxConcurrent, stream, handle: handle as Handler<never>, running: 0,
+      name,
+      parameters: options.parameters,
+      timeoutMs: options.timeoutMs,
+      priority,
+      maxConcurrent,
+      stream,
+      handle: handle as Handler<never>,
+      running: 0,
       entry: {
-        name, description: options.description ?? "", version: options.version ?? "1.0.0", tags: options.tags ?? [], priority, execution_mode: "normal",
-        timeout_seconds: options.timeoutMs === undefined ? null : options.timeoutMs / 1000, is_async: true, is_generator: stream, stream,
-        effect: options.effect ?? "execute", ...(options.parameters && { input_schema: options.parameters }),
-        ...(options.output && { output_schema: options.output }), max_concurrent: maxConcurrent,
+        name,
+        description: options.description ?? "",
+        version: options.version ?? "1.0.0",
+        tags: options.tags ?? [],
+        priority,
+        execution_mode: "normal",
+        timeout_seconds: options.timeoutMs === undefined ? null : options.timeoutMs / 1000,
+        is_async: true,
+        is_generator: stream,
+        stream,
+        effect: options.effect ?? "execute",
+        ...(options.parameters && { input_schema: options.parameters }),
+        ...(options.output && { output_schema: options.output }),
+        max_concurrent: maxConcurrent,
       },
     });
     this.#changed();
@@ -337,13 +413,19 @@ export class Node {
    * lets nodes call nothing.
    */
   async call<T = unknown>(
-    action: string, input?: unknown, options: { select?: string; timeoutMs?: number; idempotencyKey?: string } = {},
+    action: string,
+    input?: unknown,
+    options: { select?: string; timeoutMs?: number; idempotencyKey?: string } = {},
   ): Promise<T> {
     const connection = this.#session.connection;
     if (!connection || !this.epoch) throw problem("connection_failed", "the node is not connected");
     const timeoutMs = options.timeoutMs ?? 60_000;
     const body = encode({
-      call_id: randomUUID().replaceAll("-", ""), action, input: input ?? {}, deadline_ms: timeoutMs, ...(options.select && { select: options.select }),
+      call_id: randomUUID().replaceAll("-", ""),
+      action,
+      input: input ?? {},
+      deadline_ms: timeoutMs,
+      ...(options.select && { select: options.select }),
       ...(options.idempotencyKey && { idempotency_key: options.idempotencyKey }),
     });
     if (Buffer.byteLength(body) > maxUpward) throw problem("payload_too_large", `the call is larger than ${maxUpward} bytes`);
@@ -362,7 +444,9 @@ export class Node {
 
   async #run(folder: Folder | undefined): Promise<void> {
     const signal = this.#stop.signal;
-    const who: Identity = folder ? await folder.identity(this.#options.id, defaultNodeId()) : { node_id: this.#options.id ?? defaultNodeId() };
+    const who: Identity = folder
+      ? await folder.identity(this.#options.id, defaultNodeId())
+      : { node_id: this.#options.id ?? defaultNodeId() };
     const key = await folder?.key();
     if (!nodeGrammar.test(who.node_id)) throw new JunctorError("invalid_input", "the id of the node is malformed");
     this.#session.id = who.node_id;
@@ -370,7 +454,8 @@ export class Node {
     if (who.public_key !== key?.publicKey || who.gateway !== gateway) who.enrolled = false;
     if (key && !who.enrolled && !this.#token) {
       throw new JunctorError("invalid_input", "this node has not enrolled yet, and no token is given", {
-        reason: "not_enrolled", hint: "make one on the gateway: junctor tokens create --role node",
+        reason: "not_enrolled",
+        hint: "make one on the gateway: junctor tokens create --role node",
       });
     }
     let again = Boolean(this.#token && key);
@@ -415,15 +500,24 @@ export class Node {
     const { nkeyAuthenticator, wsconnect } = await import("@nats-io/nats-core");
     const Socket = this.#options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
     if (!Socket) {
-      throw new JunctorError("invalid_input", "this runtime has no WebSocket", { hint: "use Node 22 or newer, or pass WebSocket, for example that of the package ws" });
+      throw new JunctorError("invalid_input", "this runtime has no WebSocket", {
+        hint: "use Node 22 or newer, or pass WebSocket, for example that of the package ws",
+      });
     }
     const address = new URL("/nodes/connect", base);
     address.protocol = base.protocol === "https:" ? "wss:" : "ws:";
     const token = subjectToken(this.#session.id);
     const connection = await wsconnect({
-      servers: address.href, name: this.#session.id, inboxPrefix: "_INBOX." + token, timeout: connectTimeout, pingInterval: 5000, maxPingOut: 2,
+      servers: address.href,
+      name: this.#session.id,
+      inboxPrefix: "_INBOX." + token,
+      timeout: connectTimeout,
+      pingInterval: 5000,
+      maxPingOut: 2,
       // A connection is not resumed: its epoch has ended. The next one is made by #run.
-      reconnect: false, ignoreClusterUpdates: true, noAsyncTraces: true,
+      reconnect: false,
+      ignoreClusterUpdates: true,
+      noAsyncTraces: true,
       ...(key ? { authenticator: nkeyAuthenticator(key.seed) } : { token: this.#token }),
       wsFactory: async () => ({ socket: new Socket(address.href), encrypted: address.protocol === "wss:" }),
     });
@@ -431,7 +525,9 @@ export class Node {
     const stop = () => void session.leave();
     try {
       return await session.serve(connection, {
-        join: () => this.#join(connection), update: () => void this.#update(), connected: () => {
+        join: () => this.#join(connection),
+        update: () => void this.#update(),
+        connected: () => {
           this.#setState(session.draining ? "draining" : "connected");
           this.#stop.signal.addEventListener("abort", stop, { once: true });
           if (this.#stop.signal.aborted) stop();
@@ -447,19 +543,36 @@ export class Node {
   async #join(connection: NatsConnection): Promise<JoinReply> {
     const session = this.#session;
     const { location, software, maxConcurrent = 10 } = this.#options;
-    const reply = await connection.request(`v1.gw.${subjectToken(session.id)}.join`, JSON.stringify({
-      proto: 1, node_id: session.id, instance: this.#instance, software: software ?? { name: "junctor-typescript", version: "" },
-      os: process.platform, arch: process.arch, labels: this.#labels(), ...(location && { location }),
-      functions: [...this.#functions.values()].map((f) => f.entry), revision: this.#revision, epoch: session.last, max_concurrent: maxConcurrent,
-      accepting: !session.draining,
-    }), { timeout: joinTimeout });
+    const reply = await connection.request(
+      `v1.gw.${subjectToken(session.id)}.join`,
+      JSON.stringify({
+        proto: 1,
+        node_id: session.id,
+        instance: this.#instance,
+        software: software ?? { name: "junctor-typescript", version: "" },
+        os: process.platform,
+        arch: process.arch,
+        labels: this.#labels(),
+        ...(location && { location }),
+        functions: [...this.#functions.values()].map((f) => f.entry),
+        revision: this.#revision,
+        epoch: session.last,
+        max_concurrent: maxConcurrent,
+        accepting: !session.draining,
+      }),
+      { timeout: joinTimeout },
+    );
     const answer: unknown = reply.json();
-    if (!isObject(answer) || answer.ok !== true || typeof answer.epoch !== "number") throw wireError(isObject(answer) ? answer.error : undefined);
+    if (!isObject(answer) || answer.ok !== true || typeof answer.epoch !== "number")
+      throw wireError(isObject(answer) ? answer.error : undefined);
     return answer as unknown as JoinReply;
   }
 
   #labels(): string[] {
-    return [...new Set([...(this.#options.labels ?? []), ...this.#grantedLabels])].map((l) => l.trim()).filter((l) => l !== "").sort();
+    return [...new Set([...(this.#options.labels ?? []), ...this.#grantedLabels])]
+      .map((l) => l.trim())
+      .filter((l) => l !== "")
+      .sort();
   }
 
   /** Sends what the node offers now. Changes of 50 ms are sent together. */
@@ -507,7 +620,9 @@ function wireError(error: unknown): JunctorError {
   const code = typeof error.code === "string" ? error.code : "execution_failed";
   const reason = typeof details.reason === "string" ? details.reason : typeof error.reason === "string" ? error.reason : code;
   return new JunctorError(reasons[code] ?? nearestCode(code), clip(String(error.message ?? code)), {
-    reason, details, hint: typeof error.hint === "string" ? error.hint : "",
+    reason,
+    details,
+    hint: typeof error.hint === "string" ? error.hint : "",
     retryAfter: Math.min(Math.max(Number(error.retry_after_ms ?? 0) || 0, 0), 24 * 3600 * 1000),
   });
 }
@@ -518,13 +633,20 @@ function nearestCode(code: string): ErrorCode {
 
 /** Reports whether a refused join is for good. */
 function isFinal(e: JunctorError): boolean {
-  return e.reason === "superseded" || e.reason === "unsupported_version" || e.reason === "bad_encoding" || e.reason === "node_running"
-    || ["denied", "invalid_input", "too_large", "conflict", "not_found", "unauthenticated"].includes(e.code);
+  return (
+    e.reason === "superseded" ||
+    e.reason === "unsupported_version" ||
+    e.reason === "bad_encoding" ||
+    e.reason === "node_running" ||
+    ["denied", "invalid_input", "too_large", "conflict", "not_found", "unauthenticated"].includes(e.code)
+  );
 }
 
 /** Reports whether the bus has refused the credential. */
 function isRefusal(thrown: unknown): boolean {
-  return thrown instanceof Error && /authorization|authentication/i.test(`${thrown.name} ${thrown.message}`) && !(thrown instanceof JunctorError);
+  return (
+    thrown instanceof Error && /authorization|authentication/i.test(`${thrown.name} ${thrown.message}`) && !(thrown instanceof JunctorError)
+  );
 }
 
 /** One session after the other: what has been agreed with the gateway, and the calls that run. */
@@ -596,7 +718,8 @@ class Session {
         }
         if (!isObject(body)) return;
         if (message.subject === host + "call") this.#called(body as unknown as CallMessage, message);
-        else if (message.subject === host + "ctl" && body.epoch === this.last) this.#control(body, { join: () => void join().catch(fail), update: on.update, fail });
+        else if (message.subject === host + "ctl" && body.epoch === this.last)
+          this.#control(body, { join: () => void join().catch(fail), update: on.update, fail });
       },
     });
     await join();
@@ -608,16 +731,28 @@ class Session {
   #control(c: Record<string, unknown>, on: { join(): void; update(): void; fail(e: JunctorError): void }): void {
     const call = this.#calls.get(String(c.call_id));
     switch (c.type) {
-      case "cancel": call?.cancel(problem("cancelled", clip(String(c.reason || "the call was cancelled")))); break;
-      case "credit": if (call) this.credit(call, Number(c.bytes) || 0); break;
-      case "rejoin": on.join(); break;
-      case "update": on.update(); break;
-      case "beat": this.#beat(); break;
+      case "cancel":
+        call?.cancel(problem("cancelled", clip(String(c.reason || "the call was cancelled"))));
+        break;
+      case "credit":
+        if (call) this.credit(call, Number(c.bytes) || 0);
+        break;
+      case "rejoin":
+        on.join();
+        break;
+      case "update":
+        on.update();
+        break;
+      case "beat":
+        this.#beat();
+        break;
       case "drain":
         this.draining = true;
         void this.leave();
         break;
-      case "superseded": on.fail(new JunctorError("conflict", `another process has joined as ${this.id}`, { reason: "superseded" })); break;
+      case "superseded":
+        on.fail(new JunctorError("conflict", `another process has joined as ${this.id}`, { reason: "superseded" }));
+        break;
     }
   }
 
@@ -627,10 +762,20 @@ class Session {
     this.#times = cpuTimes();
     const total = this.#times.total - before.total;
     const cpu = total > 0 ? 100 * (1 - (this.#times.idle - before.idle) / total) : 0;
-    this.connection.publish(this.#prefix + "beat", JSON.stringify({
-      epoch: this.epoch, seq: ++this.#sequence, revision: this.revision, cpu: percent(cpu), mem: percent(100 * (1 - process.availableMemory() / totalmem())),
-      gpu: 0, active: this.#running, queued: this.#queue.length, accepting: !this.draining && this.#queue.length < this.#maxQueue,
-    }));
+    this.connection.publish(
+      this.#prefix + "beat",
+      JSON.stringify({
+        epoch: this.epoch,
+        seq: ++this.#sequence,
+        revision: this.revision,
+        cpu: percent(cpu),
+        mem: percent(100 * (1 - process.availableMemory() / totalmem())),
+        gpu: 0,
+        active: this.#running,
+        queued: this.#queue.length,
+        accepting: !this.draining && this.#queue.length < this.#maxQueue,
+      }),
+    );
   }
 
   get #maxQueue(): number {
@@ -639,14 +784,25 @@ class Session {
 
   #called(message: CallMessage, from: Msg): void {
     const reply = from.reply ?? "";
-    if (message.epoch !== this.epoch || !this.epoch || typeof message.call_id !== "string" || this.#calls.has(message.call_id)
-      || !reply.startsWith(this.#prefix + "reply.")) return;
+    if (
+      message.epoch !== this.epoch ||
+      !this.epoch ||
+      typeof message.call_id !== "string" ||
+      this.#calls.has(message.call_id) ||
+      !reply.startsWith(this.#prefix + "reply.")
+    )
+      return;
     const f = this.#functions.get(message.function);
     const call = new Call(this, message, reply, f, this.#options.timeoutMs ?? 5 * 60_000);
     const busy = this.draining || this.#queue.length >= this.#maxQueue || (message.stream && f?.stream && this.#streams >= maxStreams);
     if (!f) {
       const known = [...this.#functions.keys()].slice(0, 20).join(", ");
-      return call.fail(problem("function_not_found", `there is no function ${String(message.function).slice(0, 200)} on node '${this.id}'; it has ${known}`));
+      return call.fail(
+        problem(
+          "function_not_found",
+          `there is no function ${String(message.function).slice(0, 200)} on node '${this.id}'; it has ${known}`,
+        ),
+      );
     }
     if (busy) return call.fail(problem("node_overloaded", `Execution queue is full on node '${this.id}'. Please retry later.`, 1000));
     this.#calls.set(message.call_id, call);
@@ -728,7 +884,10 @@ class Session {
     }
     if (!isObject(given)) throw problem("bad_encoding", "the arguments cannot be read");
     const args = Array.isArray(given.args) ? (given.args as unknown[]) : [];
-    return { args: decodeBytes(args) as unknown[], kwargs: decodeBytes(isObject(given.kwargs) ? given.kwargs : {}) as Record<string, unknown> };
+    return {
+      args: decodeBytes(args) as unknown[],
+      kwargs: decodeBytes(isObject(given.kwargs) ? given.kwargs : {}) as Record<string, unknown>,
+    };
   }
 
   /** Passes the error of a handler on to the program. */
@@ -747,7 +906,9 @@ class Session {
     const { connection, epoch } = this;
     if (!connection) return;
     const request = (drain: boolean) =>
-      connection.request(this.#prefix + "leave", JSON.stringify({ epoch, reason: "leave", drain }), { timeout: 2000 }).catch(() => undefined);
+      connection
+        .request(this.#prefix + "leave", JSON.stringify({ epoch, reason: "leave", drain }), { timeout: 2000 })
+        .catch(() => undefined);
     if (epoch) await request(true);
     const until = Date.now() + drainTimeout;
     let waited = false;
@@ -824,11 +985,21 @@ class Call {
   fail(e: JunctorError): void {
     const code = e.reason in reasons ? e.reason : (nearest[e.code] ?? "execution_failed");
     const details = { ...e.details, ...(e.reason && e.reason !== code && { reason: e.reason }) };
-    this.#frame("error", ',"error":' + JSON.stringify({
-      code, message: clip(e.message), ...(errorTypes[code] && { type: errorTypes[code] }), node_id: this.#session.id,
-      function: String(this.message.function).slice(0, 200), retryable: code === "node_overloaded" || code === "connection_failed",
-      ...(e.retryAfter > 0 && { retry_after_ms: e.retryAfter }), ...(Object.keys(details).length > 0 && { details }),
-    }), true);
+    this.#frame(
+      "error",
+      ',"error":' +
+        JSON.stringify({
+          code,
+          message: clip(e.message),
+          ...(errorTypes[code] && { type: errorTypes[code] }),
+          node_id: this.#session.id,
+          function: String(this.message.function).slice(0, 200),
+          retryable: code === "node_overloaded" || code === "connection_failed",
+          ...(e.retryAfter > 0 && { retry_after_ms: e.retryAfter }),
+          ...(Object.keys(details).length > 0 && { details }),
+        }),
+      true,
+    );
   }
 
   async run(): Promise<void> {
@@ -836,15 +1007,24 @@ class Call {
     if (signal.aborted) return;
     const began = performance.now();
     const f = this.declared!;
-    const { args, kwargs } = this.message.arguments === undefined && !this.message.args && !this.message.kwargs
-      ? { args: [], kwargs: {} } : await this.#arguments();
+    const { args, kwargs } =
+      this.message.arguments === undefined && !this.message.args && !this.message.kwargs
+        ? { args: [], kwargs: {} }
+        : await this.#arguments();
     if (signal.aborted) return;
     const call: NodeCall = {
-      signal, id: this.message.call_id, function: f.name, caller: String(this.message.caller?.id ?? ""), args, kwargs,
+      signal,
+      id: this.message.call_id,
+      function: f.name,
+      caller: String(this.message.caller?.id ?? ""),
+      args,
+      kwargs,
       ...(this.message.idempotency_key && { idempotencyKey: this.message.idempotency_key }),
-      progress: (fraction, message) => this.#frame(
-        "progress", `,"fraction":${Math.min(Math.max(Number(fraction) || 0, 0), 1)}${message ? `,"message":${JSON.stringify(message.slice(0, 1000))}` : ""}`,
-      ),
+      progress: (fraction, message) =>
+        this.#frame(
+          "progress",
+          `,"fraction":${Math.min(Math.max(Number(fraction) || 0, 0), 1)}${message ? `,"message":${JSON.stringify(message.slice(0, 1000))}` : ""}`,
+        ),
     };
     try {
       const input = inputOf(args, kwargs, f.parameters);
@@ -875,7 +1055,9 @@ class Call {
       else this.#frame("result", `,"value":${await this.#session.value(list, Infinity, signal)}${elapsed()}`, true);
     } catch (thrown) {
       if (!signal.aborted) this.#session.report(thrown, call);
-      this.fail(thrown instanceof JunctorError ? thrown : problem("execution_failed", thrown instanceof Error ? thrown.message : String(thrown)));
+      this.fail(
+        thrown instanceof JunctorError ? thrown : problem("execution_failed", thrown instanceof Error ? thrown.message : String(thrown)),
+      );
     }
   }
 

@@ -46,7 +46,14 @@ function canonical(value: unknown): string {
   if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
   if (!isObject(value)) return JSON.stringify(value);
   // JavaScript compares strings by UTF-16 code units, as RFC 8785 requires.
-  return "{" + Object.keys(value).sort().map((name) => JSON.stringify(name) + ":" + canonical(value[name])).join(",") + "}";
+  return (
+    "{" +
+    Object.keys(value)
+      .sort()
+      .map((name) => JSON.stringify(name) + ":" + canonical(value[name]))
+      .join(",") +
+    "}"
+  );
 }
 
 /** Returns the digests of a manifest. Both cover it without capabilityEndpointId and provenance. */
@@ -76,10 +83,12 @@ function keyOf(pem: string | KeyObject, read: (pem: string) => KeyObject, what: 
  * node:crypto. It signs the digest of the original form, which every router accepts, unless form is "rfc8785".
  */
 export function signModule(
-  module: Module, options: { issuer: string; subject: string; privateKey: string | KeyObject; form?: "original" | "rfc8785" },
+  module: Module,
+  options: { issuer: string; subject: string; privateKey: string | KeyObject; form?: "original" | "rfc8785" },
 ): Module {
   const key = keyOf(options.privateKey, createPrivateKey, "private key");
-  if (/[\r\n]/.test(options.issuer + options.subject)) throw new JunctorError("invalid_input", "issuer and subject must be one line of text each");
+  if (/[\r\n]/.test(options.issuer + options.subject))
+    throw new JunctorError("invalid_input", "issuer and subject must be one line of text each");
   const digestSha256 = digests(manifestOf({ ...module, provenance: undefined }))[options.form ?? "original"];
   const about = { issuer: options.issuer, subject: options.subject, digestSha256 };
   const signature = sign(null, signedBytes(about), key).toString("base64");

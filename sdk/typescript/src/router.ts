@@ -33,8 +33,21 @@ export class WireError extends Error {
 type Check = (text: string) => string | undefined;
 
 type Kind =
-  | "any" | "text" | "number" | "boolean" | "object" | "list" | "texts" | "objects" | "textMap" | "scalarMap" | "queryMap"
-  | "headerMap" | "record" | "records" | "recordMap";
+  | "any"
+  | "text"
+  | "number"
+  | "boolean"
+  | "object"
+  | "list"
+  | "texts"
+  | "objects"
+  | "textMap"
+  | "scalarMap"
+  | "queryMap"
+  | "headerMap"
+  | "record"
+  | "records"
+  | "recordMap";
 
 interface Field {
   name: string;
@@ -66,7 +79,9 @@ type More = Omit<Partial<Field>, "name" | "kind">;
 const need = (names: string, kind: Kind, more: More = {}): Field[] => names.split(" ").map((name) => ({ name, kind, ...more }));
 const opt = (names: string, kind: Kind, more: More = {}): Field[] => need(names, kind, { optional: true, ...more });
 const shape = (...parts: Field[][]): Shape => ({ fields: parts.flat() });
-const among = (...values: string[]): More => ({ check: (s) => (values.includes(s) ? undefined : "is not one of the values of the protocol") });
+const among = (...values: string[]): More => ({
+  check: (s) => (values.includes(s) ? undefined : "is not one of the values of the protocol"),
+});
 
 const trimmed = (s: string) => s.trim();
 const blank = (s: string) => trimmed(s) === "";
@@ -80,8 +95,19 @@ const base64: Check = (s) =>
 const digest: Check = (s) => (/^[0-9a-fA-F]{64}$/.test(s) ? undefined : "must be 64 hexadecimal digits");
 
 const reservedMethods = new Set([
-  "callRemote", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf",
-  "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__",
+  "callRemote",
+  "constructor",
+  "hasOwnProperty",
+  "isPrototypeOf",
+  "propertyIsEnumerable",
+  "toLocaleString",
+  "toString",
+  "valueOf",
+  "__defineGetter__",
+  "__defineSetter__",
+  "__lookupGetter__",
+  "__lookupSetter__",
+  "__proto__",
 ]);
 
 const serviceMethod: Check = (s) => {
@@ -91,7 +117,9 @@ const serviceMethod: Check = (s) => {
 
 /** Reports why a text is not the id of a module. */
 export const checkModuleID: Check = (s) =>
-  /^[A-Za-z0-9._-]+$/.test(s) && s !== "." && s !== ".." ? undefined : `must be of letters, digits, '.', '_' and '-', and neither "." nor ".."`;
+  /^[A-Za-z0-9._-]+$/.test(s) && s !== "." && s !== ".."
+    ? undefined
+    : `must be of letters, digits, '.', '_' and '-', and neither "." nor ".."`;
 
 function checkSegments(rest: string): string | undefined {
   const unsafe = "holds a character or a segment that is not allowed in a path";
@@ -149,8 +177,14 @@ export const lifecycleHooks = ["init", "dispose", "applyConfig"] as const;
 
 /** The hooks of plugin.appBridge.call. */
 export const appBridgeHooks = [
-  "prepareLaunch", "resolveViewerAuthMessage", "ensureRuntimeReady", "collectLaunchDiagnostics", "resolveLaunchSession",
-  "refreshRunSession", "stopRun", "handleAppRoutes",
+  "prepareLaunch",
+  "resolveViewerAuthMessage",
+  "ensureRuntimeReady",
+  "collectLaunchDiagnostics",
+  "resolveLaunchSession",
+  "refreshRunSession",
+  "stopRun",
+  "handleAppRoutes",
 ] as const;
 
 const verbs = ["GET", "POST", "PUT", "PATCH", "DELETE"];
@@ -158,29 +192,57 @@ const filled = { check: notBlank };
 
 const componentSchema: Shape = { fields: [] };
 componentSchema.fields = [
-  ...need("type", "text", filled), ...opt("properties", "recordMap", { sub: componentSchema }), ...opt("items", "record", { sub: componentSchema }),
-  ...opt("required", "texts"), ...opt("enumValues", "texts"), ...opt("description", "text"),
+  ...need("type", "text", filled),
+  ...opt("properties", "recordMap", { sub: componentSchema }),
+  ...opt("items", "record", { sub: componentSchema }),
+  ...opt("required", "texts"),
+  ...opt("enumValues", "texts"),
+  ...opt("description", "text"),
 ];
 
 const widgetShape = shape(
-  need("id", "text", filled), opt("pluginId", "text", filled),
-  need("slot", "text", among("chat-sidebar", "chat-inline", "wallet", "browser", "heartbeats", "character", "settings", "nav-page", "automations")),
-  need("label", "text", filled), opt("icon", "text"), opt("order", "number"), opt("defaultEnabled", "boolean"), opt("navGroup", "text"),
-  opt("developerOnly", "boolean"), opt("componentExport", "text"), opt("viewKind", "text"),
+  need("id", "text", filled),
+  opt("pluginId", "text", filled),
+  need(
+    "slot",
+    "text",
+    among("chat-sidebar", "chat-inline", "wallet", "browser", "heartbeats", "character", "settings", "nav-page", "automations"),
+  ),
+  need("label", "text", filled),
+  opt("icon", "text"),
+  opt("order", "number"),
+  opt("defaultEnabled", "boolean"),
+  opt("navGroup", "text"),
+  opt("developerOnly", "boolean"),
+  opt("componentExport", "text"),
+  opt("viewKind", "text"),
 );
 
 const viewShape = shape(
-  need("id label", "text", filled), opt("viewType", "text", among("gui", "tui", "xr")), opt("bundlePath", "text", { check: checkAssetPath }),
-  opt("bundleUrl", "text", { check: bundleURL }), opt("framePath", "text", { check: checkAssetPath }), opt("frameUrl", "text", { check: bundleURL }),
-  opt("contentType integrity viewKind", "text"), opt("surface", "object"),
+  need("id label", "text", filled),
+  opt("viewType", "text", among("gui", "tui", "xr")),
+  opt("bundlePath", "text", { check: checkAssetPath }),
+  opt("bundleUrl", "text", { check: bundleURL }),
+  opt("framePath", "text", { check: checkAssetPath }),
+  opt("frameUrl", "text", { check: bundleURL }),
+  opt("contentType integrity viewKind", "text"),
+  opt("surface", "object"),
 );
 
 const appShape = shape(
-  opt("displayName", "text", filled), opt("category launchType runtimePlugin bridgeExport", "text"),
-  opt("launchUrl", "text", { check: browserURL, orNull: true }), opt("icon", "text", { orNull: true }), opt("capabilities", "texts"),
+  opt("displayName", "text", filled),
+  opt("category launchType runtimePlugin bridgeExport", "text"),
+  opt("launchUrl", "text", { check: browserURL, orNull: true }),
+  opt("icon", "text", { orNull: true }),
+  opt("capabilities", "texts"),
   opt("minPlayers maxPlayers", "number", { orNull: true }),
   opt("viewer", "record", {
-    sub: shape(need("url", "text", { check: browserURL }), opt("embedParams", "textMap"), opt("postMessageAuth", "boolean"), opt("sandbox", "text")),
+    sub: shape(
+      need("url", "text", { check: browserURL }),
+      opt("embedParams", "textMap"),
+      opt("postMessageAuth", "boolean"),
+      opt("sandbox", "text"),
+    ),
   }),
   opt("session", "record", {
     sub: shape(
@@ -188,11 +250,17 @@ const appShape = shape(
       opt("features", "texts", among("commands", "telemetry", "pause", "resume", "suggestions")),
     ),
   }),
-  opt("uiExtension", "record", { sub: shape(opt("detailPanelId", "text")) }), opt("developerOnly visibleInAppStore", "boolean"),
+  opt("uiExtension", "record", { sub: shape(opt("detailPanelId", "text")) }),
+  opt("developerOnly visibleInAppStore", "boolean"),
   opt("navTabs", "records", {
     sub: shape(
-      need("id label", "text", filled), need("path", "text", { check: checkLocalPath }), opt("icon", "text"), opt("order", "number"),
-      opt("developerOnly", "boolean"), opt("group componentExport viewKind", "text"), opt("surface", "object"),
+      need("id label", "text", filled),
+      need("path", "text", { check: checkLocalPath }),
+      opt("icon", "text"),
+      opt("order", "number"),
+      opt("developerOnly", "boolean"),
+      opt("group componentExport viewKind", "text"),
+      opt("surface", "object"),
     ),
   }),
   opt("viewKind", "text"),
@@ -200,50 +268,78 @@ const appShape = shape(
 
 /** The shape of a manifest. */
 const moduleShape = shape(
-  opt("capabilityEndpointId version description", "text"), opt("priority", "number"), opt("contexts", "texts"), opt("config", "scalarMap"),
+  opt("capabilityEndpointId version description", "text"),
+  opt("priority", "number"),
+  opt("contexts", "texts"),
+  opt("config", "scalarMap"),
   opt("schema", "object"),
   opt("actions", "records", {
-    sub: shape(need("name description", "text", filled), opt("descriptionCompressed", "text"), opt("similes", "texts"), opt("parameters", "any")),
+    sub: shape(
+      need("name description", "text", filled),
+      opt("descriptionCompressed", "text"),
+      opt("similes", "texts"),
+      opt("parameters", "any"),
+    ),
   }),
   opt("providers", "records", {
     sub: shape(need("name", "text", filled), opt("description descriptionCompressed", "text"), opt("dynamic private", "boolean")),
   }),
   opt("evaluators", "records", {
     sub: shape(
-      need("name description prompt", "text", filled), need("schema", "object"), opt("similes providers", "texts"), opt("priority", "number"),
-      opt("modelType", "text"), opt("hasPrepare hasProcessor", "boolean"),
+      need("name description prompt", "text", filled),
+      need("schema", "object"),
+      opt("similes providers", "texts"),
+      opt("priority", "number"),
+      opt("modelType", "text"),
+      opt("hasPrepare hasProcessor", "boolean"),
     ),
   }),
-  opt("responseHandlerEvaluators", "records", { sub: shape(need("name", "text", filled), opt("description", "text"), opt("priority", "number")) }),
+  opt("responseHandlerEvaluators", "records", {
+    sub: shape(need("name", "text", filled), opt("description", "text"), opt("priority", "number")),
+  }),
   opt("responseHandlerFieldEvaluators", "records", {
-    sub: shape(need("name description", "text", filled), need("schema", "object", { apart: true }), opt("priority", "number"), opt("hasParse hasHandle", "boolean")),
+    sub: shape(
+      need("name description", "text", filled),
+      need("schema", "object", { apart: true }),
+      opt("priority", "number"),
+      opt("hasParse hasHandle", "boolean"),
+    ),
   }),
   opt("events", "records", { sub: shape(need("eventName", "text", filled)) }),
   opt("models", "records", { sub: shape(need("modelType", "text", filled), opt("priority", "number")) }),
   opt("services", "records", {
     sub: shape(
-      need("serviceType", "text", filled), opt("capabilityDescription", "text"), opt("config", "object"),
+      need("serviceType", "text", filled),
+      opt("capabilityDescription", "text"),
+      opt("config", "object"),
       opt("methods", "texts", { check: serviceMethod, unique: true }),
     ),
   }),
   opt("componentTypes", "records", { sub: shape(need("name", "text", filled), need("schema", "record", { sub: componentSchema })) }),
-  opt("widgets", "records", { sub: widgetShape }), opt("app", "record", { sub: appShape }),
+  opt("widgets", "records", { sub: widgetShape }),
+  opt("app", "record", { sub: appShape }),
   opt("appBridge", "record", { sub: shape(need("hooks", "texts", { ...among(...appBridgeHooks), nonEmpty: true })) }),
   opt("lifecycle", "record", { sub: shape(need("hooks", "texts", { ...among(...lifecycleHooks), nonEmpty: true })) }),
   opt("routes", "records", {
     sub: shape(
-      need("method", "text", among(...verbs, "STATIC")), need("path", "text", { check: checkLocalPath }), opt("name", "text"), opt("public", "boolean"),
+      need("method", "text", among(...verbs, "STATIC")),
+      need("path", "text", { check: checkLocalPath }),
+      opt("name", "text"),
+      opt("public", "boolean"),
       opt("description publicReason publicWrite", "text"),
     ),
   }),
   opt("views", "records", { sub: viewShape }),
   opt("provenance", "record", {
     sub: shape(
-      need("issuer subject", "text", filled), need("digestSha256", "text", { check: digest, rewrite: (s) => s.toLowerCase() }),
+      need("issuer subject", "text", filled),
+      need("digestSha256", "text", { check: digest, rewrite: (s) => s.toLowerCase() }),
       need("signatureAlgorithm signature", "text", filled),
     ),
   }),
-  opt("metadata", "object"), need("id", "text", { check: checkModuleID }), need("name", "text", filled),
+  opt("metadata", "object"),
+  need("id", "text", { check: checkModuleID }),
+  need("name", "text", filled),
 );
 
 // ---- Methods -----------------------------------------------------------------
@@ -267,8 +363,10 @@ const low = (...parts: Field[][]): Shape => shape(...parts, opt("endpointId trac
 const git = (...parts: Field[][]): Shape => ({ ...low(...parts), alias: ["root", "cwd"] });
 const plugin = (...parts: Field[][]): Shape =>
   shape(
-    need("moduleId", "text", { check: checkModuleID }), opt("endpointId", "text", { check: oneLine, at: "capability.endpoint" }),
-    opt("traceSessionId", "any"), ...parts,
+    need("moduleId", "text", { check: checkModuleID }),
+    opt("endpointId", "text", { check: oneLine, at: "capability.endpoint" }),
+    opt("traceSessionId", "any"),
+    ...parts,
   );
 
 const status: Check = (s) => {
@@ -277,13 +375,21 @@ const status: Check = (s) => {
 };
 
 const operationShape = shape(
-  need("id name cwd", "text"), need("command", "texts"), need("status", "text", among("running", "completed", "failed")),
-  need("stdout stderr", "text"), opt("exitCode", "number", { orNull: true }), opt("signal", "text", { orNull: true }), need("startedAt", "text"),
+  need("id name cwd", "text"),
+  need("command", "texts"),
+  need("status", "text", among("running", "completed", "failed")),
+  need("stdout stderr", "text"),
+  opt("exitCode", "number", { orNull: true }),
+  opt("signal", "text", { orNull: true }),
+  need("startedAt", "text"),
   opt("completedAt error", "text"),
 );
 const fileShape = shape(
-  need("path name", "text"), need("kind", "text", among("file", "directory", "symlink", "other")), need("size", "number"),
-  opt("modifiedAt", "text"), opt("isText", "boolean"),
+  need("path name", "text"),
+  need("kind", "text", among("file", "directory", "symlink", "other")),
+  need("size", "number"),
+  opt("modifiedAt", "text"),
+  opt("isText", "boolean"),
 );
 const preemptShape = shape(need("mode", "text", among("ack-and-stop", "ignore", "direct-reply")), need("reason", "text"));
 const effectShape = shape(opt("patch", "object"), opt("preempt", "record", { sub: preemptShape }), opt("debug", "texts"));
@@ -300,24 +406,46 @@ function table(): Method[] {
     rows.push({ name: "plugin." + name, family: "plugin", surface, target, params, result });
 
   lowLevel(
-    "fs.list", low(opt("path rootId", "text"), opt("limit", "number"), opt("includeHidden", "boolean"), opt("ignore", "texts")),
+    "fs.list",
+    low(opt("path rootId", "text"), opt("limit", "number"), opt("includeHidden", "boolean"), opt("ignore", "texts")),
     shape(
-      need("root", "object", { apart: true }), need("path", "text"), need("entries", "records", { sub: fileShape }), need("truncated", "boolean"),
+      need("root", "object", { apart: true }),
+      need("path", "text"),
+      need("entries", "records", { sub: fileShape }),
+      need("truncated", "boolean"),
       need("totalAfterIgnore", "number"),
     ),
   );
-  lowLevel("fs.readText", low(need("path", "text"), opt("maxBytes", "number")), shape(need("path text", "text"), need("size", "number"), need("truncated", "boolean")));
   lowLevel(
-    "fs.writeText", low(need("path text", "text"), opt("createDirectories overwrite", "boolean")),
+    "fs.readText",
+    low(need("path", "text"), opt("maxBytes", "number")),
+    shape(need("path text", "text"), need("size", "number"), need("truncated", "boolean")),
+  );
+  lowLevel(
+    "fs.writeText",
+    low(need("path text", "text"), opt("createDirectories overwrite", "boolean")),
     shape(need("path", "text"), need("bytesWritten", "number"), opt("requestedPath", "text")),
   );
   lowLevel(
-    "pty.command.run", low(need("command", "text"), opt("args", "texts"), opt("cwd", "text"), opt("env", "textMap"), opt("timeoutMs", "number")),
-    shape(need("output", "text"), need("exitCode", "number", { orNull: true }), need("timedOut", "boolean"), opt("workspaceExecution workspaceDeltaReceipt", "object")),
+    "pty.command.run",
+    low(need("command", "text"), opt("args", "texts"), opt("cwd", "text"), opt("env", "textMap"), opt("timeoutMs", "number")),
+    shape(
+      need("output", "text"),
+      need("exitCode", "number", { orNull: true }),
+      need("timedOut", "boolean"),
+      opt("workspaceExecution workspaceDeltaReceipt", "object"),
+    ),
   );
   lowLevel(
-    "git.status", git(need("cwd", "text")),
-    shape(need("repo", "object", { apart: true }), opt("branch", "text"), opt("ahead behind", "number"), need("files", "objects"), need("raw", "text")),
+    "git.status",
+    git(need("cwd", "text")),
+    shape(
+      need("repo", "object", { apart: true }),
+      opt("branch", "text"),
+      opt("ahead behind", "number"),
+      need("files", "objects"),
+      need("raw", "text"),
+    ),
   );
   lowLevel("git.diff", git(need("cwd", "text"), opt("path", "text"), opt("staged", "boolean")), shape(need("raw", "text")));
   lowLevel("git.command.run", git(need("cwd", "text"), need("args", "texts")), shape(need("operation", "record", { sub: operationShape })));
@@ -325,22 +453,41 @@ function table(): Method[] {
 
   row("modules.list", "module", "", low(), shape(need("modules", "records", { sub: moduleShape })));
   row(
-    "action.invoke", "action", "action", plugin(need("action", "text", filled), opt("content options", "object")),
+    "action.invoke",
+    "action",
+    "action",
+    plugin(need("action", "text", filled), opt("content options", "object")),
     shape(opt("text", "text"), opt("actions", "texts"), opt("values data", "object")),
   );
-  row("provider.get", "provider", "provider", plugin(need("provider", "text", filled), opt("state", "object")), shape(opt("text", "text"), opt("values data", "object")));
   row(
-    "route.call", "route", "path",
+    "provider.get",
+    "provider",
+    "provider",
+    plugin(need("provider", "text", filled), opt("state", "object")),
+    shape(opt("text", "text"), opt("values data", "object")),
+  );
+  row(
+    "route.call",
+    "route",
+    "path",
     plugin(
-      need("method", "text", among(...verbs)), need("path", "text", { check: checkLocalPath }), opt("body", "any"), opt("query", "queryMap"),
+      need("method", "text", among(...verbs)),
+      need("path", "text", { check: checkLocalPath }),
+      opt("body", "any"),
+      opt("query", "queryMap"),
       opt("headers", "headerMap"),
     ),
     shape(need("status", "number", { check: status }), opt("headers", "headerMap"), opt("body", "any")),
   );
   row(
-    "asset.get", "view", "path", plugin(need("path", "text", { check: checkAssetPath })),
+    "asset.get",
+    "view",
+    "path",
+    plugin(need("path", "text", { check: checkAssetPath })),
     shape(
-      need("path", "text", { check: checkAssetPath }), need("contentType", "text", { check: oneLine }), need("bodyBase64", "text", { check: base64 }),
+      need("path", "text", { check: checkAssetPath }),
+      need("contentType", "text", { check: oneLine }),
+      need("bodyBase64", "text", { check: base64 }),
       opt("integrity", "text", { check: oneLine }),
     ),
   );
@@ -352,22 +499,49 @@ function table(): Method[] {
   row("responseHandlerEvaluator.shouldRun", "responseHandlerEvaluator", "evaluator", response, shouldRun);
   row("responseHandlerEvaluator.evaluate", "responseHandlerEvaluator", "evaluator", response, shape(opt("patch", "object")));
   row("responseHandlerFieldEvaluator.shouldRun", "responseHandlerFieldEvaluator", "field", fieldCall(), shouldRun);
-  row("responseHandlerFieldEvaluator.parse", "responseHandlerFieldEvaluator", "field", fieldCall(opt("value", "any")), shape(opt("value", "any"), opt("softFail", "boolean")));
   row(
-    "responseHandlerFieldEvaluator.handle", "responseHandlerFieldEvaluator", "field", fieldCall(opt("value", "any"), opt("parsed", "object")),
+    "responseHandlerFieldEvaluator.parse",
+    "responseHandlerFieldEvaluator",
+    "field",
+    fieldCall(opt("value", "any")),
+    shape(opt("value", "any"), opt("softFail", "boolean")),
+  );
+  row(
+    "responseHandlerFieldEvaluator.handle",
+    "responseHandlerFieldEvaluator",
+    "field",
+    fieldCall(opt("value", "any"), opt("parsed", "object")),
     shape(opt("effect", "record", { sub: effectShape })),
   );
   row(
-    "lifecycle.call", "lifecycle", "hook", plugin(need("hook", "text", among(...lifecycleHooks)), opt("config", "textMap"), opt("context", "object")),
+    "lifecycle.call",
+    "lifecycle",
+    "hook",
+    plugin(need("hook", "text", among(...lifecycleHooks)), opt("config", "textMap"), opt("context", "object")),
     shape(need("ok", "boolean")),
   );
-  row("event.handle", "event", "eventName", plugin(need("eventName", "text", filled), opt("payload", "object")), shape(need("handled", "boolean")));
+  row(
+    "event.handle",
+    "event",
+    "eventName",
+    plugin(need("eventName", "text", filled), opt("payload", "object")),
+    shape(need("handled", "boolean")),
+  );
   row("model.invoke", "model", "modelType", plugin(need("modelType", "text", filled), opt("params", "any")), shape(need("result", "any")));
   row(
-    "service.call", "service", "serviceType", plugin(need("serviceType", "text", filled), need("method", "text", { check: serviceMethod }), opt("args", "list")),
+    "service.call",
+    "service",
+    "serviceType",
+    plugin(need("serviceType", "text", filled), need("method", "text", { check: serviceMethod }), opt("args", "list")),
     shape(opt("result", "any")),
   );
-  row("appBridge.call", "appBridge", "hook", plugin(need("hook", "text", among(...appBridgeHooks)), opt("context", "object")), shape(opt("result", "any")));
+  row(
+    "appBridge.call",
+    "appBridge",
+    "hook",
+    plugin(need("hook", "text", among(...appBridgeHooks)), opt("context", "object")),
+    shape(opt("result", "any")),
+  );
   return rows;
 }
 
@@ -386,11 +560,16 @@ function describe(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   switch (typeof value) {
-    case "boolean": return "a boolean";
-    case "string": return "a string";
-    case "number": return "a number";
-    case "undefined": return "nothing";
-    default: return "an object";
+    case "boolean":
+      return "a boolean";
+    case "string":
+      return "a string";
+    case "number":
+      return "a number";
+    case "undefined":
+      return "nothing";
+    default:
+      return "an object";
   }
 }
 
@@ -426,7 +605,8 @@ class Decoder {
     if (f.orNull && value === null) return null;
     const wanted = (what: string): never => this.fail(at, `"${f.name}" must be ${what}, not ${describe(value)}`);
     switch (f.kind) {
-      case "any": return value;
+      case "any":
+        return value;
       case "text": {
         if (typeof value !== "string") return wanted("a string");
         const wrong = f.check?.(value);
@@ -440,10 +620,14 @@ class Decoder {
         if (wrong) this.fail(at, `"${f.name}" ${wrong}`);
         return value;
       }
-      case "boolean": return typeof value === "boolean" ? value : wanted("a boolean");
-      case "object": return isObject(value) ? value : wanted("an object");
-      case "record": return this.record(f.sub!, value, at);
-      case "list": return Array.isArray(value) ? value : wanted("an array");
+      case "boolean":
+        return typeof value === "boolean" ? value : wanted("a boolean");
+      case "object":
+        return isObject(value) ? value : wanted("an object");
+      case "record":
+        return this.record(f.sub!, value, at);
+      case "list":
+        return Array.isArray(value) ? value : wanted("an array");
       case "texts":
       case "objects":
       case "records":
@@ -501,7 +685,10 @@ class Decoder {
 
 function lookup(method: string): Method {
   const m = methods.get(method);
-  if (!m) throw new WireError("CAPABILITY_UNAVAILABLE", `the protocol has no method ${JSON.stringify(method)}`, method, { code: "unknown_capability" });
+  if (!m)
+    throw new WireError("CAPABILITY_UNAVAILABLE", `the protocol has no method ${JSON.stringify(method)}`, method, {
+      code: "unknown_capability",
+    });
   return m;
 }
 
@@ -532,7 +719,9 @@ export function decodeResult(method: string, result: unknown): Record<string, un
 
 /** Returns a manifest without unknown members. Error: CAPABILITY_DECODE_FAILED with the place of the fault. */
 export function decodeModule(manifest: unknown): Record<string, unknown> {
-  return withDetails({ code: "failed", reason: "decode_failed" }, () => new Decoder(limits.items).record(moduleShape, manifest, "plugin.modules.list.modules"));
+  return withDetails({ code: "failed", reason: "decode_failed" }, () =>
+    new Decoder(limits.items).record(moduleShape, manifest, "plugin.modules.list.modules"),
+  );
 }
 
 /** A request of the protocol before its parameters are checked. */
@@ -587,7 +776,8 @@ function checkStructure(text: string): string | undefined {
       case 0x2c: // ,
         expectName = names.at(-1) !== undefined;
         break;
-      case 0x22: { // "
+      case 0x22: {
+        // "
         const start = i;
         for (i++; i < text.length && text.charCodeAt(i) !== 0x22; i++) if (text.charCodeAt(i) === 0x5c) i++;
         const seen = names.at(-1);

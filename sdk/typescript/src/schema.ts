@@ -22,17 +22,27 @@ type Properties<S extends Schema> = S["properties"] extends { readonly [name: st
 type Required<S extends Schema> = S["required"] extends readonly string[] ? S["required"][number] : never;
 
 /** The TypeScript type of the values that a schema allows. Write the schema with `as const`, or as an argument of a helper. */
-export type FromSchema<S> = S extends { readonly const: infer C } ? C
-  : S extends { readonly enum: readonly (infer E)[] } ? E
-  : S extends { readonly type: "string" } ? string
-  : S extends { readonly type: "number" | "integer" } ? number
-  : S extends { readonly type: "boolean" } ? boolean
-  : S extends { readonly type: "null" } ? null
-  : S extends { readonly type: "array" } ? (S extends { readonly items: infer I } ? FromSchema<I>[] : unknown[])
-  : S extends ObjectSchema
-    ? { [N in keyof Properties<S> & Required<S>]: FromSchema<Properties<S>[N]> }
-      & { [N in Exclude<keyof Properties<S>, Required<S>>]?: FromSchema<Properties<S>[N]> }
-  : unknown;
+export type FromSchema<S> = S extends { readonly const: infer C }
+  ? C
+  : S extends { readonly enum: readonly (infer E)[] }
+    ? E
+    : S extends { readonly type: "string" }
+      ? string
+      : S extends { readonly type: "number" | "integer" }
+        ? number
+        : S extends { readonly type: "boolean" }
+          ? boolean
+          : S extends { readonly type: "null" }
+            ? null
+            : S extends { readonly type: "array" }
+              ? S extends { readonly items: infer I }
+                ? FromSchema<I>[]
+                : unknown[]
+              : S extends ObjectSchema
+                ? { [N in keyof Properties<S> & Required<S>]: FromSchema<Properties<S>[N]> } & {
+                    [N in Exclude<keyof Properties<S>, Required<S>>]?: FromSchema<Properties<S>[N]>;
+                  }
+                : unknown;
 
 /** Nesting beyond which values are not checked. */
 const maxDepth = 64;
@@ -46,7 +56,8 @@ export function mismatch(schema: Schema, value: unknown, at = "the input", depth
   if ("const" in schema && !equal(schema.const, value)) return `${at} is not the value that the schema requires`;
   if (schema.enum && !schema.enum.some((one) => equal(one, value))) return `${at} is not one of ${JSON.stringify(schema.enum)}`;
   switch (schema.type) {
-    case undefined: break;
+    case undefined:
+      break;
     case "integer":
       if (!Number.isInteger(value)) return `${at} must be an integer`;
       break;
