@@ -62,9 +62,9 @@ export type NodeState = "idle" | "connecting" | "connected" | "draining" | "clos
 
 /** Options of a {@link Node}. */
 export interface NodeOptions {
-  /** Address of the gateway, https://host; http on this machine only. A list is tried in order. If absent, JUNCTOR_URL. */
+  /** Address of the gateway, https://host; http on this machine only. A list is tried in order. If absent, JUNCTOR_GATEWAY of the environment. */
   gateway?: string | string[];
-  /** The operator's node token. With a dir it is needed for the first join only. If absent, JUNCTOR_NODE_TOKEN. */
+  /** The operator's node token. With a dir it is needed for the first join only. */
   token?: string;
   /** The node's own folder with its key and id. If absent, nothing is stored, and the token is needed each time. */
   dir?: string;
@@ -108,11 +108,11 @@ const reserved = new Set([
 ]);
 
 function gateways(given: string | string[] | undefined): URL[] {
-  const list = (Array.isArray(given) ? given : (given ?? process.env.JUNCTOR_URL ?? "").split(","))
+  const list = (Array.isArray(given) ? given : (given ?? process.env.JUNCTOR_GATEWAY ?? "").split(","))
     .map((s) => s.trim())
     .filter((s) => s !== "");
   if (list.length === 0 || list.length > 16) {
-    throw new JunctorError("invalid_input", "a node needs the address of 1 to 16 gateways", { hint: "pass gateway, or set JUNCTOR_URL" });
+    throw new JunctorError("invalid_input", "a node needs the address of 1 to 16 gateways", { hint: "pass gateway, or set JUNCTOR_GATEWAY" });
   }
   return list.map((text) => {
     const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -165,7 +165,7 @@ export class Node {
   constructor(options: NodeOptions = {}) {
     this.#options = options;
     this.#gateways = gateways(options.gateway);
-    this.#token = checkToken(options.token ?? process.env.JUNCTOR_NODE_TOKEN ?? "");
+    this.#token = checkToken(options.token ?? "");
     if (!options.dir && !this.#token) throw new JunctorError("invalid_input", "a node without a dir needs a token each time");
     if (options.id !== undefined && !nodeGrammar.test(options.id)) {
       throw new JunctorError(
