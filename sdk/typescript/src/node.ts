@@ -62,7 +62,7 @@ export type NodeState = "idle" | "connecting" | "connected" | "draining" | "clos
 
 /** Options of a {@link Node}. */
 export interface NodeOptions {
-  /** Address of the gateway, https://host; http on this machine only. A list is tried in order. If absent, JUNCTOR_GATEWAY of the environment. */
+  /** Address of the gateway, https://host; http on this machine only. A list is tried in order. If absent, JUNCTOR_GATEWAY. */
   gateway?: string | string[];
   /** The operator's node token. With a dir it is needed for the first join only. */
   token?: string;
