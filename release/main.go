@@ -1,6 +1,6 @@
 // Command release makes what is given to others of one commit: static binaries for each
 // system, packed with their licences and the installer, their checksums, a bill of
-// materials for each, and the entry of the changelog. All of it follows from the commit
+// materials for each, the npm package of the TypeScript SDK, and the entry of the changelog. All of it follows from the commit
 // and the Go version: times are the commit's, folders are named away, and one binary is
 // built a second time, from another folder, to see that it does.
 package main
@@ -106,6 +106,9 @@ func release(ctx context.Context, version, out, only string) error {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 		fmt.Printf("%-14s %s\n", t, time.Since(start).Round(time.Second/10))
+	}
+	if err := m.makeTypeScript(ctx); err != nil {
+		return err
 	}
 	installer, err := os.ReadFile(filepath.Join(m.source, "release", "install.sh"))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -262,5 +263,71 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestNPMPackageIsTheSameForTheSameFiles(t *testing.T) {
+	t.Parallel()
+	source := fstest.MapFS{
+		"LICENSE":                        {Data: []byte("licence")},
+		"sdk/typescript/README.md":       {Data: []byte("readme")},
+		"sdk/typescript/package.json":    {Data: []byte(`{"name": "junctor", "version": "0.0.0"}`)},
+		"sdk/typescript/dist/index.js":   {Data: []byte("export {}")},
+		"sdk/typescript/dist/index.d.ts": {Data: []byte("export {}")},
+		"sdk/typescript/src/index.ts":    {Data: []byte("export {}")},
+	}
+	first, err := packTypeScript(source, "1.2.3", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := packTypeScript(source, "1.2.3", at.In(time.FixedZone("elsewhere", 3600)))
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("packTypeScript() differs when packed again, %v; want the same bytes", err)
+	}
+	got := unpacked(t, "x.tar.gz", first)
+	for name, want := range map[string]string{
+		"package/package.json": `{"name": "junctor", "version": "1.2.3"}`, "package/README.md": "readme", "package/LICENSE": "licence",
+		"package/dist/index.js": "export {}", "package/dist/index.d.ts": "export {}",
+	} {
+		if e := got[name]; string(e.data) != want || e.run || !e.at.Equal(at) {
+			t.Errorf("%s = %q, program %v, time %v; want %q, false, %v", name, e.data, e.run, e.at, want, at)
+		}
+	}
+	if _, found := got["package/src/index.ts"]; found {
+		t.Error("the package has src/index.ts; want compiled files only")
+	}
+	delete(source, "sdk/typescript/dist/index.js")
+	delete(source, "sdk/typescript/dist/index.d.ts")
+	if _, err := packTypeScript(source, "1.2.3", at); err == nil {
+		t.Error("packTypeScript(without compiled files) succeeded; want an error")
+	}
+}
+
+// TestTypeScriptManifestsAgree verifies what a release relies on: the version that is replaced,
+// and the versions of the compiler, which the test of the SDK has installed for interop.
+func TestTypeScriptManifestsAgree(t *testing.T) {
+	t.Parallel()
+	type manifest struct {
+		Version                       string
+		Dependencies, DevDependencies map[string]string
+	}
+	var sdk, interop manifest
+	for path, into := range map[string]*manifest{"../sdk/typescript/package.json": &sdk, "../interop/package.json": &interop} {
+		if err := json.Unmarshal(read(t, path), into); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	if sdk.Version != "0.0.0" {
+		t.Errorf("version = %q, want 0.0.0, which a release replaces", sdk.Version)
+	}
+	for name, want := range sdk.DevDependencies {
+		if got := interop.DevDependencies[name]; got != want {
+			t.Errorf("interop has %s %q, want %q as in sdk/typescript", name, got, want)
+		}
+	}
+	for name, accepted := range sdk.Dependencies {
+		if got := interop.DevDependencies[name]; "^"+got != accepted {
+			t.Errorf("interop tests %s %q, want the lowest version of %q", name, got, accepted)
+		}
 	}
 }

@@ -142,7 +142,11 @@ func proven(ask *jwt.AuthorizationRequestClaims) (messaging.Credential, error) {
 	cred := messaging.Credential{Name: clip(o.Name), Address: ask.ClientInformation.Host}
 	switch {
 	case o.Nkey != "":
+		// Like the servers themselves: some clients, such as that for JavaScript, write standard base64.
 		sig, err := base64.RawURLEncoding.DecodeString(o.SignedNonce)
+		if err != nil {
+			sig, err = base64.StdEncoding.DecodeString(o.SignedNonce)
+		}
 		if err != nil || ask.ClientInformation.Nonce == "" {
 			return cred, errors.New("the challenge was not answered")
 		}
