@@ -1,13 +1,19 @@
 """The Python SDK of junctor.
 
-:class:`Client` and :class:`AsyncClient` call the capabilities of a server.
+:class:`Client` and :class:`AsyncClient` call the capabilities of a server. :class:`Endpoint`
+offers modules to it.
 """
 
 from ._version import __version__
 from .client import Approval, AsyncClient, CallOptions, Capability, Client, Event, Invoked, NodeInfo, Reply, Run, Task
+from .endpoint import (
+    ActionResult, Endpoint, Evaluator, EvaluatorCall, FieldCall, FieldEffect, FieldEvaluator, Module, ProviderResult, ResponseEvaluator,
+    RouteRequest, RouteResponse, Server,
+)
 from .errors import Error
 
 __all__ = [
-    "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Error", "Event", "Invoked", "NodeInfo", "Reply", "Run", "Task",
-    "__version__",
+    "ActionResult", "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Endpoint", "Error", "Evaluator", "EvaluatorCall",
+    "Event", "FieldCall", "FieldEffect", "FieldEvaluator", "Invoked", "Module", "NodeInfo", "ProviderResult", "Reply",
+    "ResponseEvaluator", "RouteRequest", "RouteResponse", "Run", "Server", "Task", "__version__",
 ]
