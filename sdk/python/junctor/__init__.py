@@ -1,7 +1,7 @@
 """The Python SDK of junctor.
 
 :class:`Client` and :class:`AsyncClient` call the capabilities of a server. :class:`Endpoint`
-offers modules to it.
+offers modules to it. :class:`Node` joins a gateway with functions that others call.
 """
 
 from ._version import __version__
@@ -11,9 +11,10 @@ from .endpoint import (
     RouteRequest, RouteResponse, Server,
 )
 from .errors import Error
+from .node import Context, Node
 
 __all__ = [
-    "ActionResult", "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Endpoint", "Error", "Evaluator", "EvaluatorCall",
-    "Event", "FieldCall", "FieldEffect", "FieldEvaluator", "Invoked", "Module", "NodeInfo", "ProviderResult", "Reply",
+    "ActionResult", "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Context", "Endpoint", "Error", "Evaluator", "EvaluatorCall",
+    "Event", "FieldCall", "FieldEffect", "FieldEvaluator", "Invoked", "Module", "Node", "NodeInfo", "ProviderResult", "Reply",
     "ResponseEvaluator", "RouteRequest", "RouteResponse", "Run", "Server", "Task", "__version__",
 ]

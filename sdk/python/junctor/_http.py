@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from . import _json
@@ -167,14 +167,15 @@ class Transport:
             time.sleep(seconds)
 
     def send(self, method: str, path: str, body: bytes | None, *, content_type: str = "application/json",
-             accept: str = "application/json", deadline: float | None = None, idle: float = 300.0) -> Response:
+             accept: str = "application/json", deadline: float | None = None, idle: float = 300.0,
+             headers: Mapping[str, str] | None = None) -> Response:
         """Send one request and return the response when its header has arrived.
 
         Without a deadline, idle bounds the time between two pieces of the response.
         """
-        headers = dict(self._headers, Accept=accept)
+        fields = {**self._headers, "Accept": accept, **(headers or {})}
         if body is not None:
-            headers["Content-Type"] = content_type
+            fields["Content-Type"] = content_type
         while True:
             conn, reused = self._connection()
             sock: socket.socket | None = None
@@ -186,7 +187,7 @@ class Transport:
                 if self.flight is not None:
                     self.flight.adopt(sock)
                 sock.settimeout(idle if deadline is None else remaining(deadline))
-                conn.request(method, self._path + path, body=body, headers=headers)
+                conn.request(method, self._path + path, body=body, headers=fields)
                 raw = conn.getresponse()
             except (OSError, http.client.HTTPException) as err:
                 conn.close()
