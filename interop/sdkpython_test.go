@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -14,11 +15,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nkeys"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 const pythonSDK = "../sdk/python"
@@ -246,4 +255,261 @@ forbid (principal in Role::"agent", action == Action::"fs.writeText", resource);
 	p.run(t, []string{
 		"JUNCTOR_URL=" + strings.TrimSuffix(w.url, "/mcp"), "JUNCTOR_TOKEN=" + w.tok, "INTEROP_OPERATOR=" + strings.TrimSpace(string(admin)),
 	}, "-m", "unittest", "tests.live_client")
+}
+
+// operator returns a client with the admin's token.
+func (w *world) operator(t *testing.T) *client.Client {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(w.home, "run", "admin.token"))
+	ok(t, err)
+	c, err := client.New(client.Config{URL: strings.TrimSuffix(w.url, "/mcp"), Token: secret.New(strings.TrimSpace(string(token)))})
+	ok(t, err)
+	return c
+}
+
+// nodeToken returns a file with a token that lets nodes in.
+func (w *world) nodeToken(t *testing.T, name string) string {
+	t.Helper()
+	var made struct{ Token string }
+	ok(t, w.operator(t).Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"role": "node", "name": name}, &made))
+	return secretFile(t, "node.token", made.Token)
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(waitTimeout); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("got no %s within %v", what, waitTimeout)
+		}
+	}
+}
+
+func TestPythonNode(t *testing.T) {
+	p := newPython(t, "websockets", "cryptography")
+	w := newPlane(t, "")
+	url, c := strings.TrimSuffix(w.url, "/mcp"), w.operator(t)
+	token := w.nodeToken(t, "lab")
+	p.start(t, nil, "examples/node.py", url, "--node-token-file", token, "--id", "py.1")
+	call := func(function string, arguments any) (string, error) {
+		result, _, err := c.Call(t.Context(), function, arguments, client.CallOptions{Node: "py.1", Timeout: 20 * time.Second})
+		return string(result), err
+	}
+	for _, x := range []struct {
+		function  string
+		arguments any
+		want      string
+	}{
+		{"greet", map[string]any{"name": "Ann"}, `"hello, Ann"`},
+		{"greet", []any{"Bo"}, `"hello, Bo"`},
+		{"add", []any{1, 2}, "3"},
+		{"count", map[string]any{"to": 3}, "[1,2,3]"},
+		{"count.slowly", nil, "[1,2,3]"},
+		{"data", nil, `{"$bytes":"AP8="}`},
+		{"large", map[string]any{"size": 2 << 20}, `"` + strings.Repeat("x", 2<<20) + `"`},
+		{"wait", map[string]any{"seconds": 0.4}, `"done"`},
+	} {
+		if got, err := call(x.function, x.arguments); err != nil || got != x.want {
+			t.Errorf("%s(%v) = %.80s, %v, want %.80s", x.function, x.arguments, got, err, x.want)
+		}
+	}
+	for _, x := range []struct {
+		function  string
+		arguments any
+		reason    string
+		message   string
+	}{
+		{"fail", nil, "execution_failed", "RuntimeError: this always fails"},
+		{"add", map[string]any{"a": "1", "b": 2}, "", "a"},
+		{"none", nil, "", "none"},
+	} {
+		_, err := call(x.function, x.arguments)
+		e := capability.AsError(err)
+		if e == nil || x.reason != "" && e.Reason != x.reason || !strings.Contains(e.Message, x.message) {
+			t.Errorf("%s(%v): got %#v, want reason %q and a message with %q", x.function, x.arguments, e, x.reason, x.message)
+		}
+	}
+	t.Run("a large argument travels as an asset", func(t *testing.T) {
+		name := strings.Repeat("n", 700<<10)
+		if got, err := call("greet", map[string]any{"name": name}); err != nil || len(got) != len(name)+len(`"hello, "`) {
+			t.Errorf("greet(700 KiB) = %d bytes, %v, want %d", len(got), err, len(name)+len(`"hello, "`))
+		}
+	})
+	t.Run("a stream waits for its reader", func(t *testing.T) { streamSlowly(t, c, 600) })
+	t.Run("the deadline ends a call", func(t *testing.T) {
+		_, _, err := c.Call(t.Context(), "wait", map[string]any{"seconds": 30}, client.CallOptions{Node: "py.1", Timeout: 300 * time.Millisecond})
+		if code := capability.CodeOf(err); code != capability.CodeTimeout {
+			t.Errorf("call beyond its deadline: got %v, want %v", err, capability.CodeTimeout)
+		}
+	})
+	t.Run("a cancel ends the function", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, _, err := c.Call(ctx, "wait", map[string]any{"seconds": 30}, client.CallOptions{Node: "py.1"})
+		if err == nil {
+			t.Error("cancelled call: got success, want an error")
+		}
+		eventually(t, "end of the function", func() bool {
+			got, err := call("waiting", nil)
+			return err == nil && got == "0"
+		})
+	})
+	t.Run("a function is added while the node runs", func(t *testing.T) {
+		if got, err := call("define", []any{"later"}); err != nil || !strings.Contains(got, `"later"`) {
+			t.Fatalf("define = %s, %v, want a list with later", got, err)
+		}
+		eventually(t, "new function", func() bool {
+			got, err := call("later", nil)
+			return err == nil && got == `"later"`
+		})
+	})
+	t.Run("a node calls the gateway", func(t *testing.T) {
+		got, err := call("ask", map[string]any{"action": "catalog.search", "input": map[string]any{"query": "greet"}})
+		if err != nil || !strings.Contains(got, `"actions"`) {
+			t.Errorf("ask(catalog.search) = %s, %v, want actions", got, err)
+		}
+		if _, err := call("ask", map[string]any{"action": "no.such", "input": map[string]any{}}); err == nil {
+			t.Error("ask(no.such): got success, want an error")
+		}
+	})
+	t.Run("throughput", func(t *testing.T) { throughput(t, c) })
+}
+
+// streamSlowly reads a stream whose chunks exceed its window many times.
+func streamSlowly(t *testing.T, c *client.Client, chunks int) {
+	t.Helper()
+	got := 0
+	for _, err := range c.Stream(t.Context(), "count", map[string]any{"to": chunks, "size": 20000},
+		client.CallOptions{Node: "py.1", Timeout: time.Minute}) {
+		if err != nil {
+			t.Fatalf("chunk %d: got %v, want no error", got, err)
+		}
+		if got++; got%200 == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	if got != chunks {
+		t.Errorf("got %d chunks, want %d", got, chunks)
+	}
+}
+
+// throughput measures calls of an empty async function by 64 callers and reports them. It asserts
+// nothing, because the machine may be shared.
+func throughput(t *testing.T, c *client.Client) {
+	t.Helper()
+	const callers, measured = 64, 5 * time.Second
+	var calls, failed atomic.Int64
+	var mu sync.Mutex
+	var times []time.Duration
+	end := time.Now().Add(measured)
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			var own []time.Duration
+			for time.Now().Before(end) {
+				start := time.Now()
+				if _, _, err := c.Call(t.Context(), "nothing", nil, client.CallOptions{Node: "py.1"}); err != nil {
+					failed.Add(1)
+				}
+				calls.Add(1)
+				own = append(own, time.Since(start))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, own...)
+		})
+	}
+	wg.Wait()
+	slices.Sort(times)
+	t.Logf("%d callers: %.0f calls/s, p50 %v, p99 %v, %d failed", callers, float64(calls.Load())/measured.Seconds(), times[len(times)/2],
+		times[len(times)*99/100], failed.Load())
+	if n := failed.Load(); n > 0 {
+		t.Errorf("got %d failed calls, want 0", n)
+	}
+}
+
+// restart ends the server and starts another one at the same address.
+func (w *world) restart(t *testing.T, url string) {
+	t.Helper()
+	var running struct{ PID int }
+	data, err := os.ReadFile(filepath.Join(w.home, "run", "server.json"))
+	ok(t, err)
+	ok(t, json.Unmarshal(data, &running))
+	process, err := os.FindProcess(running.PID)
+	ok(t, err)
+	ok(t, process.Signal(os.Interrupt))
+	eventually(t, "end of the server", func() bool {
+		_, err := os.Stat(filepath.Join(w.home, "run", "server.json"))
+		return os.IsNotExist(err)
+	})
+	w.serve("--home", w.home, "serve", "--listen", strings.TrimPrefix(url, "http://"))
+}
+
+func TestPythonNodeComesBack(t *testing.T) {
+	p := newPython(t, "websockets", "cryptography")
+	w := newPlane(t, "")
+	url, c := strings.TrimSuffix(w.url, "/mcp"), w.operator(t)
+	token, dir := w.nodeToken(t, "lab"), filepath.Join(t.TempDir(), "node")
+	greets := func() bool {
+		result, _, err := c.Call(t.Context(), "greet", nil, client.CallOptions{Node: "py-key", Timeout: 5 * time.Second})
+		return err == nil && string(result) == `"hello, you"`
+	}
+	t.Run("enrols with a key", func(t *testing.T) {
+		p.start(t, nil, "examples/node.py", url, "--node-token-file", token, "--id", "py-key", "--dir", dir)
+		if !greets() {
+			t.Error("greet of the enrolled node: got a failure, want success")
+		}
+		info, err := os.Stat(filepath.Join(dir, "node.json"))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("file of the key: got %v, %v, want mode 0600", info, err)
+		}
+		var stored struct{ Seed string }
+		data, err := os.ReadFile(filepath.Join(dir, "node.json"))
+		ok(t, err)
+		ok(t, json.Unmarshal(data, &stored))
+		if pair, err := nkeys.FromSeed([]byte(stored.Seed)); err != nil {
+			t.Errorf("seed of the node: got %v, %v, want a key of NATS", pair, err)
+		}
+		large, _, err := c.Call(t.Context(), "large", []any{1 << 20}, client.CallOptions{Node: "py-key"})
+		if len(large) != 1<<20+2 || err != nil {
+			t.Errorf("large(1 MiB) with a signed upload = %d bytes, %v, want %d", len(large), err, 1<<20+2)
+		}
+	})
+	t.Run("needs no token afterwards", func(t *testing.T) {
+		eventually(t, "departure of the node", func() bool { return !greets() })
+		p.start(t, nil, "examples/node.py", url, "--dir", dir)
+		if !greets() {
+			t.Error("greet with the key: got a failure, want success")
+		}
+		ok(t, c.Do(t.Context(), http.MethodPost, "/api/v1/nodes/py-key/drain", nil, nil))
+		eventually(t, "departure of the drained node", func() bool { return !greets() })
+	})
+	t.Run("joins again after the gateway restarts", func(t *testing.T) {
+		p.start(t, nil, "examples/node.py", url, "--dir", dir)
+		w.restart(t, url)
+		eventually(t, "node after a restart", greets)
+	})
+	t.Run("is superseded by another process", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+		defer cancel()
+		var out bytes.Buffer
+		first := p.command(ctx, nil, "examples/node.py", url, "--dir", dir)
+		first.Stdout, first.Stderr = &out, &out
+		ok(t, first.Start())
+		eventually(t, "first process", greets)
+		p.start(t, nil, "examples/node.py", url, "--dir", dir)
+		if err := first.Wait(); err == nil || !strings.Contains(out.String(), "another process has joined") {
+			t.Errorf("first process: got %v\n%s\nwant an end because another process has joined", err, &out)
+		}
+		eventually(t, "node of the second process", greets)
+	})
+	t.Run("ends when its token is refused", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+		defer cancel()
+		wrong := secretFile(t, "wrong", "jct_wrong-token-that-must-not-leak")
+		out, err := p.command(ctx, nil, "examples/node.py", url, "--node-token-file", wrong, "--id", "py-wrong").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "refused") || strings.Contains(string(out), "must-not-leak") {
+			t.Errorf("node with a wrong token: got %v\n%s\nwant a refusal that does not show the token", err, out)
+		}
+	})
 }

@@ -43,16 +43,38 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+waiters: set[str] = set()  # the callers of wait
+
+
 @node.function(effect="read")
 async def wait(context: Context, seconds: float = 1) -> str:
-    """Wait so many seconds."""
+    """Wait so many seconds. A call that is cancelled raises asyncio.CancelledError here."""
+    waiters.add(context.call_id)
     try:
         context.progress(0.5, "half of it")
         await asyncio.sleep(seconds)
-    except asyncio.CancelledError:
-        print(json.dumps({"cancelled": context.function}), flush=True)
-        raise
+    finally:
+        waiters.discard(context.call_id)
     return "done"
+
+
+@node.function(effect="read")
+def waiting() -> int:
+    """Return how many callers wait."""
+    return len(waiters)
+
+
+@node.function(effect="write")
+def define(name: str) -> list[str]:
+    """Add a function while the node runs."""
+    node.add(lambda: name, name=name, effect="read", replace=True)
+    return node.functions
+
+
+@node.function
+async def ask(action: str, input: dict) -> object:
+    """Use a capability of the gateway, as the node."""
+    return await node.call(action, input)
 
 
 @node.function(effect="read")
