@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -397,11 +398,11 @@ func streamSlowly(t *testing.T, c *client.Client, chunks int) {
 // nothing, because the machine may be shared.
 func throughput(t *testing.T, c *client.Client) {
 	t.Helper()
-	const callers, measured = 64, 5 * time.Second
+	const callers, measureInterval = 64, 5 * time.Second
 	var calls, failed atomic.Int64
 	var mu sync.Mutex
 	var times []time.Duration
-	end := time.Now().Add(measured)
+	end := time.Now().Add(measureInterval)
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
@@ -421,7 +422,7 @@ func throughput(t *testing.T, c *client.Client) {
 	}
 	wg.Wait()
 	slices.Sort(times)
-	t.Logf("%d callers: %.0f calls/s, p50 %v, p99 %v, %d failed", callers, float64(calls.Load())/measured.Seconds(), times[len(times)/2],
+	t.Logf("%d callers: %.0f calls/s, p50 %v, p99 %v, %d failed", callers, float64(calls.Load())/measureInterval.Seconds(), times[len(times)/2],
 		times[len(times)*99/100], failed.Load())
 	if n := failed.Load(); n > 0 {
 		t.Errorf("got %d failed calls, want 0", n)
@@ -512,4 +513,54 @@ func TestPythonNodeComesBack(t *testing.T) {
 			t.Errorf("node with a wrong token: got %v\n%s\nwant a refusal that does not show the token", err, out)
 		}
 	})
+}
+
+func TestPythonEasyRemotePrograms(t *testing.T) {
+	p := newPython(t, "websockets", "cryptography")
+	w := newPlane(t, "")
+	admin, err := os.ReadFile(filepath.Join(w.home, "run", "admin.token"))
+	ok(t, err)
+	token, err := os.ReadFile(w.nodeToken(t, "lab"))
+	ok(t, err)
+	p.run(t, []string{
+		"INTEROP_ADDRESS=" + strings.TrimPrefix(strings.TrimSuffix(w.url, "/mcp"), "http://"), "INTEROP_NODE_TOKEN=" + string(token),
+		"INTEROP_OPERATOR=" + strings.TrimSpace(string(admin)),
+	}, "-m", "unittest", "tests.live_easyremote")
+}
+
+// TestPythonSDKPage pastes the blocks of docs/sdk-python.md into a shell.
+func TestPythonSDKPage(t *testing.T) {
+	newPython(t, "websockets", "cryptography")
+	page, err := os.ReadFile("../docs/sdk-python.md")
+	ok(t, err)
+	if n := len(strings.Fields(string(page))); n > 1200 {
+		t.Errorf("the page has %d words, want at most 1200", n)
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "junctor"), "../cmd/junctor")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: got %v, want no error\n%s", err, out)
+	}
+	sdk, err := filepath.Abs("../sdk")
+	ok(t, err)
+	ok(t, os.Symlink(sdk, filepath.Join(dir, "sdk")))
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		script.WriteString(block[1])
+	}
+	script.WriteString("kill $(jobs -p); wait\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-m", "-c", strings.Replace(script.String(), "make build; ", "", 1))
+	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+	cmd.Env = []string{"PATH=/usr/bin:" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "PYTHONDONTWRITEBYTECODE=1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the page: got %v, want exit status 0\n%s", err, out)
+	}
+	for _, want := range []string{"fs.readText", "hello\n", "approval_required\napr_", "hello Python", "conforms: 1 module", "42", "1\n2\n3\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the page does not show %q; it shows\n%s", want, out)
+		}
+	}
 }
