@@ -1,8 +1,9 @@
 // Command release makes what is given to others of one commit: static binaries for each
 // system, packed with their licences and the installer, their checksums, a bill of
-// materials for each, and the entry of the changelog. All of it follows from the commit
-// and the Go version: times are the commit's, folders are named away, and one binary is
-// built a second time, from another folder, to see that it does.
+// materials for each, the wheel and the source distribution of the Python SDK, and the
+// entry of the changelog. All of it follows from the commit and the Go version: times are
+// the commit's, folders are named away, and one binary is built a second time, from
+// another folder, to see that it does.
 package main
 
 import (
@@ -106,6 +107,9 @@ func release(ctx context.Context, version, out, only string) error {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 		fmt.Printf("%-14s %s\n", t, time.Since(start).Round(time.Second/10))
+	}
+	if err := m.writePython(); err != nil {
+		return err
 	}
 	installer, err := os.ReadFile(filepath.Join(m.source, "release", "install.sh"))
 	if err != nil {
@@ -288,7 +292,7 @@ func emptied(dir string) error {
 		return err
 	}
 	for _, f := range left {
-		if name := f.Name(); strings.HasPrefix(name, "junctor_") ||
+		if name := f.Name(); strings.HasPrefix(name, "junctor_") || isPythonPackage(name) ||
 			slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh"}, name) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				return err
