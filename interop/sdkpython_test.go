@@ -114,6 +114,25 @@ func TestPythonUnits(t *testing.T) {
 	p.run(t, nil, "-m", "unittest", "discover", "-s", "tests", "-t", ".")
 }
 
+// TestPythonTypes checks the type hints of the SDK.
+func TestPythonTypes(t *testing.T) {
+	p := newPython(t)
+	program, err := exec.LookPath("mypy")
+	if err != nil {
+		t.Skip("not run: mypy is not installed; run: make interop-deps")
+	}
+	args := []string{"--strict", "--python-version", "3.11", "--cache-dir", os.DevNull, "--no-warn-unused-ignores", "junctor"}
+	// Versions before 1.7 need this flag, and later ones reject it.
+	if out, _ := exec.CommandContext(t.Context(), program, "--enable-incomplete-feature=Unpack", "--version").Output(); len(out) > 0 {
+		args = append([]string{"--enable-incomplete-feature=Unpack"}, args...)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Env = pythonSDK, p.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("mypy: got %v, want no finding\n%s", err, out)
+	}
+}
+
 // TestPythonDigestsAreTheServers compares the digests of manifests with random member names, of which
 // a signature covers one.
 func TestPythonDigestsAreTheServers(t *testing.T) {

@@ -7,6 +7,7 @@ It is one module, so that another client of NATS can take its place. It needs th
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import secrets
@@ -39,15 +40,14 @@ def _connect(url: str, headers: dict[str, str], tls: ssl.SSLContext | None) -> A
     if tls is not None:
         options["ssl"] = tls
     try:
-        from websockets.asyncio.client import connect
-        return connect(url, additional_headers=headers, **options)
+        return importlib.import_module("websockets.asyncio.client").connect(url, additional_headers=headers, **options)
     except ImportError:
-        pass
+        pass  # before version 13
     try:
-        from websockets.legacy.client import connect as connect_legacy
+        legacy = importlib.import_module("websockets.legacy.client")
     except ImportError:
         raise ImportError("a node needs the packages websockets and cryptography; install junctor[node]") from None
-    return connect_legacy(url, extra_headers=headers, **options)
+    return legacy.connect(url, extra_headers=headers, **options)
 
 
 class Bus:
@@ -159,7 +159,8 @@ class Bus:
             return
         self.closed.set_result(cause)
         broken = cause if isinstance(cause, Refused) else Error("unavailable", "the connection to the gateway broke", reason="connection_failed")
-        for future in (self._info, self._ready, *self._waiting.values()):
+        waiting: list[asyncio.Future[Any]] = [self._info, self._ready, *self._waiting.values()]
+        for future in waiting:
             if not future.done():
                 future.set_exception(broken)
                 future.exception()  # it may have no reader

@@ -386,7 +386,9 @@ class Client:
 
         An agent cannot read approvals; it passes ``approval_wait`` to its call.
         """
-        return self._until(lambda: self.approval(id), lambda a: a.decided, timeout, f"the approval {id}")
+        def read() -> Approval:
+            return self.approval(id)
+        return self._until(read, _decided, timeout, f"the approval {id}")
 
     # ---- Chat --------------------------------------------------------------
 
@@ -436,7 +438,9 @@ class Client:
 
     def wait_run(self, id: str, timeout: float = 3600.0) -> Run:
         """Wait until a run has ended."""
-        return self._until(lambda: self.run(id), lambda r: r.ended, timeout, f"the run {id}")
+        def read() -> Run:
+            return self.run(id)
+        return self._until(read, _run_ended, timeout, f"the run {id}")
 
     def cancel_run(self, id: str) -> None:
         """End a run."""
@@ -457,7 +461,9 @@ class Client:
 
     def wait_task(self, id: str, timeout: float = 3600.0) -> Task:
         """Wait until a task has ended or needs an answer."""
-        return self._until(lambda: self.task(id), lambda t: t.ended or t.state.endswith("_required"), timeout, f"the task {id}")
+        def read() -> Task:
+            return self.task(id)
+        return self._until(read, _task_rests, timeout, f"the task {id}")
 
     def cancel_task(self, id: str) -> Task:
         """Cancel a task."""
@@ -511,13 +517,13 @@ class AsyncClient:
         return self._sync.url
 
     async def _do(self, work: Callable[..., _T], *args: Any, flight: Flight | None = None, **kwargs: Any) -> _T:
-        flight = flight or Flight()
+        own = flight or Flight()
         transport = self._sync._http
 
         def run() -> _T:
-            if flight.ended.is_set():
+            if own.ended.is_set():
                 raise Error("cancelled", "the call was cancelled")
-            transport.flight = flight
+            transport.flight = own
             try:
                 return work(*args, **kwargs)
             finally:
@@ -526,14 +532,14 @@ class AsyncClient:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, run)
         except asyncio.CancelledError:
-            flight.end()
+            own.end()
             raise
 
     async def _items(self, items: Iterator[_T]) -> AsyncIterator[_T]:
         flight = Flight()
         try:
             while (item := await self._do(next, items, _END, flight=flight)) is not _END:
-                yield item  # type: ignore[misc]
+                yield item
         finally:
             flight.end()
 
@@ -689,7 +695,7 @@ def _decode(data: bytes) -> Any:
         raise Error("failed", "the server's answer is not JSON; is it a junctor server?") from None
 
 
-def _invocation(target: str, input: Mapping[str, Any] | None, options: CallOptions) -> dict[str, Any]:
+def _invocation(target: str, input: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in CallOptions.__annotations__:
             raise TypeError(f"a call has no option {name!r}; there are {', '.join(CallOptions.__annotations__)}")
@@ -698,10 +704,22 @@ def _invocation(target: str, input: Mapping[str, Any] | None, options: CallOptio
         body["input"] = input
     for name in ("select", "session", "context", "idempotency_key", "load_balancing"):
         if name in options:
-            body[name] = options[name]  # type: ignore[literal-required]
+            body[name] = options[name]
     if "timeout" in options:
         body["timeout"] = f"{max(1, round(options['timeout'] * 1000))}ms"
     return body
+
+
+def _decided(approval: Approval) -> bool:
+    return approval.decided
+
+
+def _run_ended(run: Run) -> bool:
+    return run.ended
+
+
+def _task_rests(task: Task) -> bool:
+    return task.ended or task.state.endswith("_required")
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -709,7 +727,8 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _on_node(node: str | None, options: CallOptions | None) -> CallOptions:
-    out: CallOptions = {**(options or {})}  # type: ignore[typeddict-item]
+    out: CallOptions = {}
+    out.update(options or {})
     if node:
         out["select"] = {**out.get("select", {}), "node": node}
     elif "select" not in out and "load_balancing" not in out:

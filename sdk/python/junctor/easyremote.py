@@ -144,12 +144,12 @@ class Client:
 
     def stream(self, function_name: str, *args: Any, node_id: str = "", **kwargs: Any) -> Iterator[Any]:
         """Call a function and yield the chunks of its stream."""
-        args, kwargs = self._arguments(function_name, args, kwargs)
-        return map(_bytes, self.client.stream_node(function_name, *args, node=node_id or None, **kwargs))
+        places, names = self._arguments(function_name, args, kwargs)
+        return map(_bytes, self.client.stream_node(function_name, *places, node=node_id or None, **names))
 
     def _call(self, function: str, args: Sequence[Any], kwargs: Mapping[str, Any], node: str, options: CallOptions) -> Any:
-        args, kwargs = self._arguments(function, args, kwargs)
-        return _bytes(self.client.call_node(function, *args, node=node or None, options=options, **kwargs))
+        places, names = self._arguments(function, args, kwargs)
+        return _bytes(self.client.call_node(function, *places, node=node or None, options=options, **names))
 
     @staticmethod
     def _arguments(function: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import http.server
 import inspect
+import io
 import ipaddress
 import json
 import logging
@@ -39,7 +40,7 @@ ViewKind = Literal["release", "system", "developer", "preview"]
 
 _BODY_TIMEOUT = 30.0
 _PACE = 64 << 10  # the slowest caller, in bytes a second
-_IDLE_TIMEOUT = 60.0
+_IDLE_TIMEOUT, _HEAD_TIMEOUT = 60.0, 30.0
 _LINGER_TIMEOUT, _MAX_LINGER = 2.0, 8 << 20
 _MAX_CONNECTIONS = 256
 _SLOTS = ("chat-sidebar", "character", "nav-page")  # those that routers of every generation support
@@ -482,7 +483,7 @@ class Module:
         """
         if "app" in self._manifest:
             raise ValueError(f"the module {self.id!r} declares its app twice")
-        entry = {"displayName": display_name, "category": category, **more}
+        entry: dict[str, Any] = {"displayName": display_name, "category": category, **more}
         entry = {k: v for k, v in entry.items() if v != ""} | _audience(kind)
         if nav_tabs:
             entry["navTabs"] = [{k: v for k, v in t.items() if k != "kind"} | _audience(t.get("kind", "release")) for t in nav_tabs]
@@ -526,8 +527,8 @@ class Module:
             if file := self._files.get(_router.clean_asset_path(target)):
                 return lambda p: file
             raise Error("not_found", f"{self.id} has no asset {target[:200]}")
-        elif found := self._items.get((method.removeprefix("plugin."), target)):
-            return found
+        elif handler := self._items.get((method.removeprefix("plugin."), target)):
+            return handler
         raise Error("unknown_capability", f"{self.id} has no {row.surface} {target[:200]!r}")
 
 
@@ -617,8 +618,7 @@ class _Call:
 
     def __init__(self, method: str, module: Module, function: Handler, params: Mapping[str, Any], asset: _Request | None) -> None:
         self.method, self.module, self.asset = method, module, asset
-        self.run = lambda: function(params)
-        self.is_async = False
+        self.run: Callable[[], Any] = lambda: function(params)
 
     def finish(self, value: Any) -> _Answer:
         result = _router.decode_result(self.method, _plain(value))
@@ -963,14 +963,48 @@ class Server:
         self._stop_loop()
 
 
+class _Paced(io.RawIOBase):
+    """The bytes of a connection, with a deadline. A request gets one when its first byte arrives."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline: float | None = None
+
+    def readable(self) -> bool:
+        """Report that bytes can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes. It raises TimeoutError after the deadline."""
+        left = _IDLE_TIMEOUT if self.deadline is None else self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        size = self._connection.recv_into(buffer)
+        if self.deadline is None:
+            self.deadline = time.monotonic() + _HEAD_TIMEOUT
+        return size
+
+
 class _RequestHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _IDLE_TIMEOUT
     served: Endpoint
     loop: asyncio.AbstractEventLoop
     disable_nagle_algorithm = True
     wbufsize = -1  # one packet for head and body
     server_version, sys_version = "junctor", ""
+
+    def setup(self) -> None:
+        """Read the connection with deadlines."""
+        super().setup()
+        self.rfile.close()
+        self._paced = _Paced(self.connection)
+        self.rfile = io.BufferedReader(self._paced)
+
+    def handle_one_request(self) -> None:
+        """Serve one request, whose first byte may come after a while."""
+        self._paced.deadline = None
+        super().handle_one_request()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a path may hold what belongs to a caller."""
@@ -996,7 +1030,6 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD" and answer.status != 304:
             self.wfile.write(answer.body)
         self.wfile.flush()
-        self.connection.settimeout(self.timeout)
 
     def _handle(self) -> None:
         request = _Request(self.command, self.path.partition("?")[0], self.headers.get("Authorization", ""),
@@ -1028,12 +1061,11 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         self._send(_error_answer(err))
         if not unread:
             return
-        end = time.monotonic() + _LINGER_TIMEOUT
+        self._paced.deadline = time.monotonic() + _LINGER_TIMEOUT
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
             for _ in range(_MAX_LINGER >> 16):
-                self.connection.settimeout(max(end - time.monotonic(), 0.01))
-                if time.monotonic() > end or not self.rfile.read1(1 << 16):  # type: ignore[attr-defined]
+                if not self.rfile.read1(1 << 16):  # type: ignore[attr-defined]
                     return
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _handle
@@ -1047,14 +1079,10 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         size = int(lengths[0][:19])
         if size > self.served.max_body:
             raise _too_large(self.served.max_body, request.path)
-        end = time.monotonic() + _BODY_TIMEOUT + size / _PACE
+        self._paced.deadline = time.monotonic() + _BODY_TIMEOUT + size / _PACE
         parts: list[bytes] = []
         while size:
-            left = end - time.monotonic()
             try:
-                if left <= 0:
-                    raise TimeoutError
-                self.connection.settimeout(left)
                 piece = self.rfile.read1(min(size, 1 << 16))  # type: ignore[attr-defined]
             except OSError:
                 raise _incomplete(request.path) from None
@@ -1062,7 +1090,6 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
                 raise _incomplete(request.path)
             parts.append(piece)
             size -= len(piece)
-        self.connection.settimeout(self.timeout)
         return b"".join(parts)
 
 

@@ -338,6 +338,7 @@ class Node:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         self._threads = ThreadPoolExecutor(self._max_concurrent, thread_name_prefix="junctor-node")
         attempts = refusals = 0
+        enrol_again = self._key is not None and self._enrolled and bool(self._token)
         try:
             while not self._stopping:
                 try:
@@ -347,6 +348,9 @@ class Node:
                     attempts = refusals = 0
                 except Refused as err:
                     refusals += 1
+                    if enrol_again:  # the gateway may have lost the node
+                        enrol_again = self._enrolled = False
+                        continue
                     if refusals >= _MAX_REFUSALS and not self._epoch:
                         raise Error("unauthenticated", str(err)) from None
                     _log.warning("%s", err)
@@ -390,8 +394,8 @@ class Node:
         if idempotency_key:
             body["idempotency_key"] = idempotency_key
         answer = await self._session.bus.request(f"v1.node.{subject_token(self.id)}.call", body, timeout + 5)
-        if not isinstance(answer, dict) or not answer.get("ok"):
-            raise Error.from_dict(answer.get("error") if isinstance(answer, dict) and isinstance(answer.get("error"), dict) else {})
+        if not _object(answer).get("ok"):
+            raise Error.from_dict(_object(_object(answer).get("error")))
         return answer.get("result")
 
     def _asset(self, method: str, digest: str, body: bytes | None, media_type: str, limit: int) -> bytes:
@@ -488,9 +492,8 @@ class _Session:
             "location": node.location, "revision": revision, "epoch": node._epoch, "functions": node._entries(),
             "max_concurrent": node._max_concurrent, "accepting": True,
         })
-        if not isinstance(reply, dict) or not reply.get("ok"):
-            wire = reply.get("error") if isinstance(reply, dict) and isinstance(reply.get("error"), dict) else {}
-            raise _refusal(wire)
+        if not _object(reply).get("ok"):
+            raise _refusal(_object(_object(reply).get("error")))
         self.epoch = node._epoch = int(reply["epoch"])
         self.max_inline = min(max(int(reply.get("max_inline", self.max_inline)), 1 << 14), 512 << 10)
         self.window = int(reply.get("window", self.window))
@@ -507,7 +510,8 @@ class _Session:
     async def wait(self) -> None:
         """Wait until the session ends."""
         done = self.loop.create_task(self._done.wait())
-        await asyncio.wait({done, self.bus.closed}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {done, self.bus.closed}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         done.cancel()
         # A message that came just before the end still counts.
         if self.superseded:
@@ -805,7 +809,7 @@ class _Call:
             if not isinstance(asset, dict):
                 raise Error("invalid_input", "the arguments are malformed", reason="invalid_params")
             try:
-                message = _json.loads(await self._in_thread(lambda: self.session.node.get_asset(asset)))
+                message = _json.loads(await asyncio.to_thread(self.session.node.get_asset, asset))
             except (ValueError, RecursionError):
                 raise Error("invalid_input", "the arguments are not JSON", reason="bad_encoding") from None
         args, kwargs = message.get("args") or [], message.get("kwargs") or {}
@@ -818,7 +822,7 @@ class _Call:
         if len(data) <= limit:
             return data
         kind, content = ("application/octet-stream", bytes(value)) if isinstance(value, (bytes, bytearray)) else ("application/json", data)
-        return _json.dumps(await self._in_thread(lambda: self.session.node.put_asset(content, kind)))
+        return _json.dumps(await asyncio.to_thread(self.session.node.put_asset, content, kind))
 
     def _exec_ms(self) -> bytes:
         return b',"exec_ms":%d' % ((time.monotonic() - self.began) * 1000)
@@ -866,6 +870,10 @@ class _Call:
             if session.room is None or session.room.is_set():
                 session.room = asyncio.Event()
             await session.room.wait()
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _refusal(wire: dict[str, Any]) -> Error:

@@ -219,7 +219,7 @@ def _list(origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...], path: str)
     schema: dict[str, Any] = {"type": "array"}
     if item.schema:
         schema["items"] = item.schema
-    if make in (set, frozenset):
+    if origin in (set, frozenset, collections.abc.Set):
         schema["uniqueItems"] = True
 
     def decode(value: Any, at: str) -> Any:

@@ -4,11 +4,13 @@ import http.client
 import json
 import logging
 import socket
+import time
 import unittest
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import junctor
+from junctor import endpoint as module
 from junctor import manifest
 
 logging.getLogger("junctor.endpoint").setLevel(logging.CRITICAL)
@@ -165,6 +167,29 @@ class EndpointTest(unittest.TestCase):
                 while piece := conn.recv(4096):
                     answer += piece
                 self.assertRegex(answer.split(b"\r\n")[0], rb"HTTP/1.1 4\d\d")
+
+    def test_slow_requests_are_ended(self):
+        before, module._HEAD_TIMEOUT = module._HEAD_TIMEOUT, 0.3
+        try:
+            with socket.create_connection(self.caller.address.split(":"), timeout=10) as conn:
+                for _ in range(20):
+                    try:
+                        conn.sendall(b"G")
+                    except OSError:
+                        break
+                    time.sleep(0.1)
+                else:
+                    self.fail("got 20 pieces of a header in 2 s, want an end after 0.3 s")
+        finally:
+            module._HEAD_TIMEOUT = before
+
+    def test_a_connection_serves_several_requests(self):
+        conn = http.client.HTTPConnection(self.caller.address, timeout=10)
+        self.addCleanup(conn.close)
+        for _ in range(3):
+            conn.request("POST", "/v1/capabilities/invoke", b'{"method":"plugin.modules.list"}')
+            self.assertTrue(json.loads(conn.getresponse().read())["ok"])
+            self.assertIsNotNone(conn.sock, "the server closed the connection")
 
     def test_assets(self):
         status, headers, data = self.caller.send("GET", "/v1/capabilities/assets/greeter/assets/v.js")

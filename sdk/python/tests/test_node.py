@@ -1,19 +1,15 @@
 """Nodes without a gateway: keys, the bus, declarations."""
 
 import asyncio
+import importlib.util
 import pathlib
 import tempfile
 import unittest
 
 import junctor
-
-try:
-    import cryptography  # noqa: F401
-    import websockets
-except ImportError:
-    websockets = None
-
 from junctor import _nats, keys, node as nodes
+
+INSTALLED = all(importlib.util.find_spec(name) for name in ("cryptography", "websockets"))
 
 SEED = "SUADAMJSGM2DKNRXHA4WCYTDMRSWMMBRGIZTINJWG44DSYLCMNSGKZRF4M"
 PUBLIC = "UAR3YVERFQPG5EWEVBUCLSDH4J773RKVX755IJCPC6RGVP7752LF22PY"
@@ -21,7 +17,7 @@ SIGNATURE = ("a0b28f2de87f332e78947747c9f57ebe1dc6524c136075af491383400701a185"
              "4e00171c7ed8e5976e321069a6fe52beb2a4e444e0fb4eb8dac4405d2dc51f07")
 
 
-@unittest.skipIf(websockets is None, "the packages websockets and cryptography are not installed")
+@unittest.skipUnless(INSTALLED, "the packages websockets and cryptography are not installed")
 class KeyTest(unittest.TestCase):
     def test_a_seed_gives_the_key_of_nats(self):
         got = keys.NodeKey(SEED)
@@ -91,7 +87,7 @@ class DeclarationTest(unittest.TestCase):
             with self.subTest(options), self.assertRaises(ValueError):
                 junctor.Node(**{"gateway": "https://h", "token": "t", **options})
 
-    @unittest.skipIf(websockets is None, "the packages websockets and cryptography are not installed")
+    @unittest.skipUnless(INSTALLED, "the packages websockets and cryptography are not installed")
     def test_a_folder_without_enrolment_needs_a_token(self):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "not enrolled"):
             junctor.Node("https://h", token="", directory=pathlib.Path(folder) / "node")
