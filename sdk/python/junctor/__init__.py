@@ -6,11 +6,12 @@ offers modules to it. :class:`Node` joins a gateway with functions that others c
 
 from ._version import __version__
 from .client import Approval, AsyncClient, CallOptions, Capability, Client, Event, Invoked, NodeInfo, Reply, Run, Task
-from .endpoint import (
-    ActionResult, Endpoint, Evaluator, EvaluatorCall, FieldCall, FieldEffect, FieldEvaluator, Module, ProviderResult, ResponseEvaluator,
-    RouteRequest, RouteResponse, Server,
-)
+from .endpoint import Endpoint, Server
 from .errors import Error
+from .module import (
+    ActionResult, Evaluator, EvaluatorCall, FieldCall, FieldEffect, FieldEvaluator, Module, ProviderResult, ResponseEvaluator, RouteRequest,
+    RouteResponse,
+)
 from .node import Context, Node
 
 __all__ = [

@@ -20,6 +20,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from . import _session
 from . import node as _node
 from .client import CallOptions, NodeInfo
 from .client import Client as _Client
@@ -46,7 +47,7 @@ def _checked(value: Any, what: str) -> Any:
     """Return a value as JSON. It raises TypeError for a value that only pickle could carry."""
     def refuse(inner: Any) -> Any:
         try:
-            return _node._default(inner)
+            return _session._default(inner)
         except TypeError:
             raise TypeError(_PICKLE.format(what, type(inner).__name__)) from None
     return json.loads(json.dumps(value, default=refuse, allow_nan=False))

@@ -73,7 +73,7 @@ def digests(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return the two digests that a signature may cover, in hexadecimal.
 
     The first is that of the collated form, which elizaOS makes, the second that of the RFC 8785
-    form. The manifest must be decoded, as :meth:`junctor.endpoint.Module.manifest` returns it.
+    form. The manifest must be decoded, as :meth:`junctor.module.Module.manifest` returns it.
     It raises ValueError if a member name is not ASCII.
     """
     bare = {k: v for k, v in manifest.items() if k not in ("capabilityEndpointId", "provenance")}

@@ -1,6 +1,7 @@
 """A small ASGI server for the tests, over http.server: asgi_server.py FILE:NAME [TOKEN]."""
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import pathlib
@@ -64,4 +65,5 @@ if __name__ == "__main__":
     server.daemon_threads = True
     url = f"http://127.0.0.1:{server.server_address[1]}"
     print(json.dumps({"url": url, "baseUrl": url}), flush=True)
-    server.serve_forever()
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()

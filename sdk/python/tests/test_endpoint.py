@@ -271,6 +271,8 @@ class SignatureTest(unittest.TestCase):
         manifest.verify(found, public)
         with self.assertRaises(ValueError):
             manifest.verify({**found, "description": "other"}, public)
+        with self.assertRaisesRegex(ValueError, "signed already"):
+            endpoint.event("late")(print)
         other = ed25519.Ed25519PrivateKey.generate().public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         with self.assertRaises(ValueError):

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import junctor
-from junctor import _nats, keys, node as nodes
+from junctor import _nats, _session, keys
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("cryptography", "websockets"))
 
@@ -117,9 +117,9 @@ class DeclarationTest(unittest.TestCase):
         self.assertEqual(node.functions, ["count"])
 
     def test_values(self):
-        self.assertEqual(nodes._written({"a": b"\x00"}), b'{"a":{"$bytes":"AA=="}}')
+        self.assertEqual(_session._written({"a": b"\x00"}), b'{"a":{"$bytes":"AA=="}}')
         with self.assertRaises(junctor.Error):
-            nodes._written(object())
+            _session._written(object())
 
 
 if __name__ == "__main__":
