@@ -55,7 +55,8 @@ async def recent_counts(state):
     return "\n".join(map(str, texts)) or "nothing was counted yet"
 
 
-long_messages = endpoint.evaluator("LONG_MESSAGES", description="Notices long messages.", prompt="Is the message long?", schema={"type": "object"})
+long_messages = endpoint.evaluator("LONG_MESSAGES", description="Notices long messages.", prompt="Is the message long?",
+    schema={"type": "object"})
 
 
 @long_messages.should_run

@@ -15,7 +15,8 @@ from .module import (
 from .node import Context, Node
 
 __all__ = [
-    "ActionResult", "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Context", "Endpoint", "Error", "Evaluator", "EvaluatorCall",
+    "ActionResult", "Approval", "AsyncClient", "CallOptions", "Capability", "Client", "Context", "Endpoint", "Error", "Evaluator",
+    "EvaluatorCall",
     "Event", "FieldCall", "FieldEffect", "FieldEvaluator", "Invoked", "Module", "Node", "NodeInfo", "ProviderResult", "Reply",
     "ResponseEvaluator", "RouteRequest", "RouteResponse", "Run", "Server", "Task", "__version__",
 ]

@@ -158,7 +158,8 @@ class Bus:
         if self.closed.done():
             return
         self.closed.set_result(cause)
-        broken = cause if isinstance(cause, Refused) else Error("unavailable", "the connection to the gateway broke", reason="connection_failed")
+        broken = cause if isinstance(cause, Refused) else Error("unavailable", "the connection to the gateway broke",
+            reason="connection_failed")
         waiting: list[asyncio.Future[Any]] = [self._info, self._ready, *self._waiting.values()]
         for future in waiting:
             if not future.done():

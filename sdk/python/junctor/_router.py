@@ -437,19 +437,22 @@ def _hooks(name: str, hooks: tuple[str, ...]) -> Field:
 MODULE = _shape(
     _opts("text", "capabilityEndpointId", "version", "description"), _opt("priority", "number"), _opt("contexts", "texts"),
     _opt("config", "scalarMap"), _opt("schema", "object"),
-    _records("actions", _named("name", "description"), _opt("descriptionCompressed", "text"), _opt("similes", "texts"), _opt("parameters", "any")),
+    _records("actions", _named("name", "description"), _opt("descriptionCompressed", "text"), _opt("similes", "texts"),
+        _opt("parameters", "any")),
     _records("providers", _named("name"), _opts("text", "description", "descriptionCompressed"), _opts("boolean", "dynamic", "private")),
     _records("evaluators", _named("name", "description", "prompt"), _need("schema", "object"), _opts("texts", "similes", "providers"),
              _opt("priority", "number"), _opt("modelType", "text"), _opts("boolean", "hasPrepare", "hasProcessor")),
     _records("responseHandlerEvaluators", _named("name"), _opt("description", "text"), _opt("priority", "number")),
-    _records("responseHandlerFieldEvaluators", _named("name", "description"), _need("schema", "object", own=True), _opt("priority", "number"),
+    _records("responseHandlerFieldEvaluators", _named("name", "description"), _need("schema", "object", own=True),
+             _opt("priority", "number"),
              _opts("boolean", "hasParse", "hasHandle")),
     _records("events", _named("eventName")),
     _records("models", _named("modelType"), _opt("priority", "number")),
     _records("services", _named("serviceType"), _opt("capabilityDescription", "text"), _opt("config", "object"),
              _opt("methods", "texts", check=_service_method, unique=True)),
     _records("componentTypes", _named("name"), _need("schema", "record", sub=_component_schema())),
-    _records("widgets", _named("id"), _opt("pluginId", "text", check=_not_blank), _need("slot", "text", check=_among(*_SLOTS)), _named("label"),
+    _records("widgets", _named("id"), _opt("pluginId", "text", check=_not_blank), _need("slot", "text", check=_among(*_SLOTS)),
+        _named("label"),
              _opt("icon", "text"), _opt("order", "number"), _opt("defaultEnabled", "boolean"), _opt("navGroup", "text"),
              _opt("developerOnly", "boolean"), _opts("text", "componentExport", "viewKind")),
     _opt("app", "record", sub=_app()), _hooks("appBridge", BRIDGE_HOOKS), _hooks("lifecycle", LIFECYCLE_HOOKS),
@@ -540,7 +543,8 @@ OTHER_METHODS = frozenset(("fs.list", "fs.readText", "fs.writeText", "pty.comman
 def decode_params(method: str, params: Any) -> dict[str, Any]:
     """Return the known parameters of a call. It raises WireError if they do not fit."""
     if method not in METHODS:
-        raise WireError(UNAVAILABLE, f'the protocol has no method "{method[:200]}"', method=method[:200], details={"code": "unknown_capability"})
+        raise WireError(UNAVAILABLE, f'the protocol has no method "{method[:200]}"', method=method[:200],
+            details={"code": "unknown_capability"})
     try:
         return Decoder().record(METHODS[method].params, params if isinstance(params, Mapping) else {}, method)
     except WireError as err:
@@ -605,7 +609,8 @@ def parse_asset_url(escaped: str) -> tuple[str, str]:
     """Split the rest of an asset URL into the module and the path. It raises WireError for a wrong one."""
 
     def wrong(message: str) -> WireError:
-        return WireError(DECODE_FAILED, "the asset URL " + message, method="plugin.asset.get", status=400, details={"code": "invalid_input"})
+        return WireError(DECODE_FAILED, "the asset URL " + message, method="plugin.asset.get", status=400,
+            details={"code": "invalid_input"})
 
     first, slash, rest = escaped.partition("/")
     if not slash or not rest:

@@ -307,12 +307,14 @@ class Session:
         call = _Call(self, message, reply, id, name)
         found = self.node._functions.get(name)
         if found is None:
-            call.fail(Error("unknown_capability", f"there is no function {name[:200]} on node {self.node.id!r}", reason="function_not_found"))
+            call.fail(Error("unknown_capability", f"there is no function {name[:200]} on node {self.node.id!r}",
+                reason="function_not_found"))
             return
         streams = sum(c.streams for c in self.calls.values()) if call.wants_stream else 0
         if self.draining or len(self.queue) >= self.node._max_queue or streams >= _MAX_STREAMS or (
                 found.max_concurrent and found.running >= found.max_concurrent):
-            call.fail(Error("overloaded", f"Execution queue is full on node {self.node.id!r}. Please retry later.", reason="node_overloaded",
+            call.fail(Error("overloaded", f"Execution queue is full on node {self.node.id!r}. Please retry later.",
+                reason="node_overloaded",
                             retry_after=1.0))
             return
         call.found, call.streams = found, call.wants_stream and found.stream

@@ -797,7 +797,8 @@ def _approval(wire: dict[str, Any], input: Any = None) -> Approval:
 
 def _reply(value: Any) -> Reply:
     wire = _object(value)
-    return Reply(_text(wire.get("type")), _text(_dict(wire.get("message")).get("text")), _text(wire.get("run")), _error(wire.get("error")), wire)
+    return Reply(_text(wire.get("type")), _text(_dict(wire.get("message")).get("text")), _text(wire.get("run")),
+        _error(wire.get("error")), wire)
 
 
 def _run(wire: dict[str, Any]) -> Run:
@@ -806,7 +807,8 @@ def _run(wire: dict[str, Any]) -> Run:
 
 
 def _task(wire: dict[str, Any]) -> Task:
-    return Task(_text(wire.get("id")), _text(wire.get("state")), _text(wire.get("status")), wire.get("result"), _error(wire.get("error")), wire)
+    return Task(_text(wire.get("id")), _text(wire.get("state")), _text(wire.get("status")), wire.get("result"),
+        _error(wire.get("error")), wire)
 
 
 def _node(wire: dict[str, Any]) -> NodeInfo:

@@ -30,8 +30,8 @@ __all__ = ["Client", "ComputeNode", "RemoteExecutionError", "Server", "get_defau
 
 _CODE = ("code transfer with exec is not supported; install a skill on the node instead (junctor skill install NODE FOLDER), whose code "
          "runs in a sandbox")
-_PICKLE = ("{} has a value of type {}, which only pickle could carry; junctor sends JSON, because pickle executes code when it is read. Pass "
-           "numbers, texts, bytes, lists, dictionaries or dataclasses, for example array.tolist()")
+_PICKLE = ("{} has a value of type {}, which only pickle could carry; junctor sends JSON, because pickle executes code when it is "
+           "read. Pass numbers, texts, bytes, lists, dictionaries or dataclasses, for example array.tolist()")
 
 
 def _address(address: str | None) -> str | None:

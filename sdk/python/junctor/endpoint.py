@@ -247,7 +247,8 @@ class Endpoint(Module):
 
     # ---- ASGI --------------------------------------------------------------
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+    async def __call__(self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any],
+            Awaitable[None]]) -> None:
         """Serve one ASGI request. Sync handlers run in threads."""
         if scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
@@ -507,10 +508,12 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
 
     def _body(self, request: _Request) -> bytes:
         if "Transfer-Encoding" in self.headers:
-            raise WireError(DECODE_FAILED, "the request needs a Content-Length", status=411, method=request.path, details={"code": "invalid_input"})
+            raise WireError(DECODE_FAILED, "the request needs a Content-Length", status=411, method=request.path,
+                details={"code": "invalid_input"})
         lengths = self.headers.get_all("Content-Length") or ["0"]
         if len(lengths) != 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
-            raise WireError(DECODE_FAILED, "the Content-Length is malformed", status=400, method=request.path, details={"code": "invalid_input"})
+            raise WireError(DECODE_FAILED, "the Content-Length is malformed", status=400, method=request.path,
+                details={"code": "invalid_input"})
         size = int(lengths[0][:19])
         if size > self.served.max_body:
             raise _too_large(self.served.max_body, request.path)

@@ -12,7 +12,8 @@ from . import _json
 
 __all__ = ["NodeKey"]
 
-_USER, _SEED = 20 << 3, 18 << 3
+_USER = 20 << 3
+_SEED_PREFIX = bytes([18 << 3 | _USER >> 5, (_USER & 31) << 3])
 
 
 def _crc16(data: bytes) -> int:
@@ -53,7 +54,7 @@ class NodeKey:
     @property
     def seed(self) -> str:
         """The secret form of the key."""
-        return _encode(bytes([_SEED | _USER >> 5, (_USER & 31) << 3]) + self._raw)
+        return _encode(_SEED_PREFIX + self._raw)
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of some bytes."""
@@ -67,7 +68,8 @@ class NodeKey:
         """Return the header Authorization of a request for an asset."""
         claim = {"node": node, "ts": int(time.time() if now is None else now), "nonce": secrets.token_hex(16)}
         first = _b64(_json.dumps(claim))
-        return f"Node {first}.{_b64(self.sign(f'junctor-node-request-v1{chr(10)}{method}{chr(10)}{path}{chr(10)}{first}{chr(10)}'.encode()))}"
+        signed = f"junctor-node-request-v1\n{method}\n{path}\n{first}\n".encode()
+        return f"Node {first}.{_b64(self.sign(signed))}"
 
 
 def _decode_seed(seed: str) -> bytes:
@@ -75,6 +77,6 @@ def _decode_seed(seed: str) -> bytes:
         data = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except binascii.Error:
         data = b""
-    if len(data) != 36 or int.from_bytes(data[-2:], "little") != _crc16(data[:-2]) or data[:2] != bytes([_SEED | _USER >> 5, (_USER & 31) << 3]):
+    if len(data) != 36 or data[:2] != _SEED_PREFIX or int.from_bytes(data[-2:], "little") != _crc16(data[:-2]):
         raise ValueError("the file of the node's key does not hold a seed of a user key")
     return data[2:34]

@@ -345,7 +345,8 @@ class Module:
         """
         def register(function: _F) -> _F:
             self._hook("lifecycle", hook, _router.LIFECYCLE_HOOKS)
-            self._items["lifecycle.call", hook] = lambda p: _then(function(p.get("config", {}), p.get("context", {})), lambda r: {"ok": True})
+            self._items["lifecycle.call", hook] = lambda p: _then(
+                function(p.get("config", {}), p.get("context", {})), lambda r: {"ok": True})
             return function
         return register
 
@@ -441,7 +442,8 @@ class Module:
         clean = _router.clean_asset_path(path)
         if clean in self._files:
             raise ValueError(f"the module {self.id!r} declares the file {clean!r} twice")
-        file = {"path": clean, "contentType": content_type, "bodyBase64": base64.b64encode(body).decode(), "integrity": _router.integrity(body)}
+        file = {"path": clean, "contentType": content_type, "bodyBase64": base64.b64encode(body).decode(),
+            "integrity": _router.integrity(body)}
         try:
             self._files[clean] = _router.decode_result("plugin.asset.get", file)
         except WireError as err:

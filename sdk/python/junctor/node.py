@@ -62,7 +62,8 @@ class Node:
     event loop. The connection is made again after every outage.
     """
 
-    def __init__(self, gateway: str | None = None, *, token: str | None = None, id: str = "", directory: str | os.PathLike[str] | None = None,
+    def __init__(self, gateway: str | None = None, *, token: str | None = None, id: str = "",
+            directory: str | os.PathLike[str] | None = None,
                  labels: Sequence[str] = (), location: str = "", name: str = "junctor-python", version: str = __version__,
                  max_concurrent: int = 64, max_queue: int = 1000, timeout: float = 300.0, ca_file: str | None = None,
                  joined: Callable[[Mapping[str, Any]], None] | None = None) -> None:
@@ -167,7 +168,8 @@ class Node:
             return function
         return register if function is None else register(function)
 
-    def add(self, function: Callable[..., Any], *, name: str = "", description: str = "", effect: Effect = "execute", version: str = "1.0.0",
+    def add(self, function: Callable[..., Any], *, name: str = "", description: str = "", effect: Effect = "execute",
+            version: str = "1.0.0",
             tags: Sequence[str] = (), timeout: float | None = None, priority: int = 5, max_concurrent: int = 0,
             input_schema: Mapping[str, Any] | None = None, replace: bool = False) -> None:
         """Register a function; see :meth:`function`. With ``replace`` it takes the place of another."""

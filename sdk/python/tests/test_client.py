@@ -82,7 +82,8 @@ class FailureTest(unittest.TestCase):
                     self.assertEqual(getattr(got.exception, key), value, key)
 
     def test_an_error_keeps_its_members(self):
-        body = {"error": {"code": "overloaded", "reason": "busy", "message": "no", "hint": "wait", "details": {"n": 1}, "retry_after_ms": 1500}}
+        body = {"error": {"code": "overloaded", "reason": "busy", "message": "no", "hint": "wait", "details": {"n": 1},
+            "retry_after_ms": 1500}}
         self.check(lambda h: h.send(429, json.dumps(body).encode()), "overloaded", reason="busy", hint="wait", details={"n": 1},
                    retry_after=1.5, status=429, message="no")
 

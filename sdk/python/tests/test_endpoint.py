@@ -111,7 +111,8 @@ class EndpointTest(unittest.TestCase):
                  "schema": {"type": "string", "description": "Who is greeted"}},
                 {"name": "style", "description": "style", "required": False,
                  "schema": {"type": "string", "enum": ["short", "long"], "default": "short"}}]})
-        self.assertEqual(found["routes"], [{"method": "GET", "path": "/notes/:id", "public": True, "publicReason": "everyone may read them"}])
+        self.assertEqual(found["routes"], [{"method": "GET", "path": "/notes/:id", "public": True,
+            "publicReason": "everyone may read them"}])
 
     def test_results(self):
         for action, content, want in (
@@ -129,7 +130,8 @@ class EndpointTest(unittest.TestCase):
 
     def test_failures(self):
         for action, content, code, reason in (
-            ("GREET", {}, "CAPABILITY_DECODE_FAILED", "invalid_params"), ("GREET", {"name": 1}, "CAPABILITY_DECODE_FAILED", "invalid_params"),
+            ("GREET", {}, "CAPABILITY_DECODE_FAILED", "invalid_params"),
+            ("GREET", {"name": 1}, "CAPABILITY_DECODE_FAILED", "invalid_params"),
             ("GREET", {"name": "a", "style": "x"}, "CAPABILITY_DECODE_FAILED", "invalid_params"),
             ("FAIL", {}, "CAPABILITY_REQUEST_FAILED", None), ("REFUSE", {}, "CAPABILITY_UNAVAILABLE", "busy"),
             ("NONE", {}, "CAPABILITY_UNAVAILABLE", None), ("ODD", {}, "CAPABILITY_DECODE_FAILED", "decode_failed"),
@@ -159,7 +161,8 @@ class EndpointTest(unittest.TestCase):
                 self.assertFalse(json.loads(data)["ok"])
 
     def test_framing_that_proxies_disagree_about_is_refused(self):
-        for head in ("Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: +2\r\n",
+        for head in ("Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "Content-Length: 2\r\nContent-Length: 3\r\n",
+            "Content-Length: +2\r\n",
                      "Content-Length: -1\r\n"):
             with self.subTest(head), socket.create_connection(self.caller.address.split(":"), timeout=10) as conn:
                 conn.sendall(f"POST /v1/capabilities/invoke HTTP/1.1\r\nHost: x\r\n{head}\r\n{{}}".encode())

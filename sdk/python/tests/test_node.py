@@ -37,7 +37,8 @@ class BusTest(unittest.IsolatedAsyncioTestCase):
         self.bus = _nats.Bus("_INBOX.n", lambda *message: self.got.append(message))
 
     async def test_messages_in_any_pieces(self):
-        stream = b"INFO {\"nonce\":\"x\"}\r\nPING\r\nMSG a.b 2 5\r\nhello\r\nHMSG a.c 2 r.1 12 14\r\nNATS/1.0\r\n\r\nok\r\nMSG a.b 2 r.2 0\r\n\r\n+OK\r\n"
+        stream = (b"INFO {\"nonce\":\"x\"}\r\nPING\r\nMSG a.b 2 5\r\nhello\r\n"
+                  b"HMSG a.c 2 r.1 12 14\r\nNATS/1.0\r\n\r\nok\r\nMSG a.b 2 r.2 0\r\n\r\n+OK\r\n")
         want = [("a.b", "", b"hello"), ("a.c", "r.1", b"ok"), ("a.b", "r.2", b"")]
         for size in (1, 2, 3, 7, len(stream)):
             self.got.clear()
