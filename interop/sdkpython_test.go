@@ -315,6 +315,11 @@ func TestPythonNode(t *testing.T) {
 		result, _, err := c.Call(t.Context(), function, arguments, client.CallOptions{Node: "py.1", Timeout: 20 * time.Second})
 		return string(result), err
 	}
+	// The catalog has the functions a moment after the node has joined.
+	eventually(t, "function of the node", func() bool {
+		_, err := call("greet", nil)
+		return err == nil
+	})
 	for _, x := range []struct {
 		function  string
 		arguments any
@@ -476,9 +481,7 @@ func TestPythonNodeComesBack(t *testing.T) {
 	}
 	t.Run("enrols with a key", func(t *testing.T) {
 		p.start(t, nil, "examples/node.py", url, "--node-token-file", token, "--id", "py-key", "--dir", dir)
-		if !greets() {
-			t.Error("greet of the enrolled node: got a failure, want success")
-		}
+		eventually(t, "function of the enrolled node", greets)
 		info, err := os.Stat(filepath.Join(dir, "node.json"))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("file of the key: got %v, %v, want mode 0600", info, err)
@@ -498,9 +501,7 @@ func TestPythonNodeComesBack(t *testing.T) {
 	t.Run("needs no token afterwards", func(t *testing.T) {
 		eventually(t, "departure of the node", func() bool { return !greets() })
 		p.start(t, nil, "examples/node.py", url, "--dir", dir)
-		if !greets() {
-			t.Error("greet with the key: got a failure, want success")
-		}
+		eventually(t, "function of the node with a key", greets)
 		ok(t, c.Do(t.Context(), http.MethodPost, "/api/v1/nodes/py-key/drain", nil, nil))
 		eventually(t, "departure of the drained node", func() bool { return !greets() })
 	})

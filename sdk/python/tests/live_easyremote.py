@@ -1,9 +1,10 @@
 """A program of EasyRemote's users after the change of its import, against a real gateway."""
 
 import os
+import time
 import unittest
 
-from junctor.easyremote import Client, ComputeNode, remote, set_default_gateway
+from junctor.easyremote import Client, ComputeNode, RemoteExecutionError, remote, set_default_gateway
 
 
 class LiveTest(unittest.TestCase):
@@ -35,9 +36,12 @@ class LiveTest(unittest.TestCase):
         self.addCleanup(node.stop)
         with Client(address, token=os.environ["INTEROP_OPERATOR"]) as client:
             for _ in range(200):
-                if any(n.id == "easy" and n.status == "connected" for n in client.list_nodes()):
+                try:
+                    client.execute_on_node("easy", "add_numbers", 0, 0)
                     break
-                client.client._http.sleep(0.05)
+                except RemoteExecutionError:  # the node has not joined yet
+                    time.sleep(0.05)
+            self.assertEqual([(n.id, n.status) for n in client.list_nodes()], [("easy", "connected")])
             self.assertEqual(client.execute("add_numbers", 2, b=3), 5)
             self.assertEqual(client.execute_on_node("easy", "add_numbers", 2, 4), 6)
             self.assertEqual(list(client.stream("frames", 3, node_id="easy")), [b"\x00", b"\x01", b"\x02"])
