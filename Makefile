@@ -67,6 +67,13 @@ deps:
 interop-deps:
 	@if command -v npm >/dev/null; then npm ci --prefix interop --no-audit --no-fund --silent; \
 	else echo "SKIPPED: npm is not here, so the MCP clients from npm are not tried"; fi
+	@if ! /usr/bin/python3 -c 'import cryptography, websockets' 2>/dev/null || ! command -v mypy >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing: mypy python3-cryptography python3-websockets"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mypy python3 python3-cryptography python3-websockets >/dev/null; \
+	  fi || true; \
+	  /usr/bin/python3 -c 'import cryptography, websockets' 2>/dev/null || echo "SKIPPED: the tests of the Python SDK, which need python3 with cryptography and websockets"; \
+	fi
 
 # The race detector leaves out what starts other programs or reads all sources, and does little
 # itself, and the SQLite that was translated from C, which it makes several times slower.

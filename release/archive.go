@@ -51,7 +51,7 @@ func (m *maker) files(t target, binary string, licences []byte) ([]packed, error
 func pack(base string, t target, files []packed, at time.Time) (name string, data []byte, err error) {
 	var buf bytes.Buffer
 	if t.os == "windows" {
-		err = writeZip(&buf, base, files, at)
+		err = writeZip(&buf, base+"/", files, at)
 		return base + ".zip", buf.Bytes(), err
 	}
 	err = writeTar(&buf, base, files, at)
@@ -91,10 +91,11 @@ func writeTar(buf *bytes.Buffer, base string, files []packed, at time.Time) erro
 	return z.Close()
 }
 
-func writeZip(buf *bytes.Buffer, base string, files []packed, at time.Time) error {
+// writeZip writes the files in their order, with prefix before each name.
+func writeZip(buf *bytes.Buffer, prefix string, files []packed, at time.Time) error {
 	w := zip.NewWriter(buf)
 	for _, f := range files {
-		h := &zip.FileHeader{Name: base + "/" + f.name, Method: zip.Deflate, Modified: at.UTC()}
+		h := &zip.FileHeader{Name: prefix + f.name, Method: zip.Deflate, Modified: at.UTC()}
 		h.SetMode(0o644)
 		if f.run {
 			h.SetMode(0o755)

@@ -1,8 +1,9 @@
 // Command release makes what is given to others of one commit: static binaries for each
 // system, packed with their licences and the installer, their checksums, a bill of
-// materials for each, the npm package of the TypeScript SDK, and the entry of the changelog. All of it follows from the commit
-// and the Go version: times are the commit's, folders are named away, and one binary is
-// built a second time, from another folder, to see that it does.
+// materials for each, the npm package of the TypeScript SDK, the wheel and the source distribution of the
+// Python SDK, and the entry of the changelog. All of it follows from the commit and the Go version: times are
+// the commit's, folders are named away, and one binary is built a second time, from another folder, to see
+// that it does.
 package main
 
 import (
@@ -108,6 +109,9 @@ func release(ctx context.Context, version, out, only string) error {
 		fmt.Printf("%-14s %s\n", t, time.Since(start).Round(time.Second/10))
 	}
 	if err := m.makeTypeScript(ctx); err != nil {
+		return err
+	}
+	if err := m.writePython(); err != nil {
 		return err
 	}
 	installer, err := os.ReadFile(filepath.Join(m.source, "release", "install.sh"))
@@ -312,7 +316,8 @@ func emptied(dir string) error {
 	}
 	for _, f := range left {
 		name := strings.TrimSuffix(f.Name(), ".minisig")
-		if strings.HasPrefix(name, "junctor_") || slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh", "junctor.rb"}, name) {
+		if strings.HasPrefix(name, "junctor_") || isPythonPackage(name) ||
+			slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh", "junctor.rb"}, name) {
 			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				return err
 			}

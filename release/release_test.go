@@ -238,7 +238,9 @@ func TestWhatHasNoLicenceIsNotGivenAway(t *testing.T) {
 func TestOnlyWhatAReleaseLeftIsRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"junctor_1.0.0_linux_amd64.tar.gz", "SHA256SUMS", "SHA256SUMS.minisig", "junctor.rb", "mine.txt"} {
+	for _, name := range []string{
+		"junctor_1.0.0_linux_amd64.tar.gz", "junctor-1.0.0-py3-none-any.whl", "SHA256SUMS", "SHA256SUMS.minisig", "junctor.rb", "mine.txt",
+	} {
 		write(t, filepath.Join(dir, name), "x")
 	}
 	if err := emptied(dir); err != nil {
