@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // program builds junctor once and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(shared, "junctor")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./cmd/junctor")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "./cmd/junctor")
 	cmd.Dir = repository
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w: %s", err, out)
