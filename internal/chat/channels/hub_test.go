@@ -287,7 +287,13 @@ func (r *rig) ask(name string, effect capability.Effect, input string, edits ...
 // limits, shuffled and repeated batches, and restarts.
 func TestEachMessageIsHandledOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	const chats, each = 50, 40
+	deliverThroughFaults(t, 40)
+}
+
+// deliverThroughFaults writes each messages in each of 50 chats.
+func deliverThroughFaults(t *testing.T, each int) {
+	t.Helper()
+	const chats = 50
 	r := newRig(t)
 	r.add(nil)
 	for user := range chats {

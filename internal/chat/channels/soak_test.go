@@ -65,6 +65,10 @@ func TestSoakInbound(t *testing.T) {
 	})
 }
 
+// TestSoakTelegram delivers 10,000 messages through lost connections, shuffled and repeated batches, and
+// restarts.
+func TestSoakTelegram(t *testing.T) { deliverThroughFaults(t, soakMessages/50) }
+
 // TestSoakOutbound sends 10,000 messages by two accounts of Telegram through faults. Each is delivered
 // once, by its account, or reported.
 func TestSoakOutbound(t *testing.T) {
