@@ -16,7 +16,7 @@ const channelsPath = "/api/v1/channels"
 type channelRow struct {
 	Kind, Account, Gateway, Name, Secret, URL, Verify string
 	State                                             struct{ State, Reason string }
-	Guests                                            bool
+	Guests                                            []string
 	Added                                             time.Time
 	People                                            []channelPerson
 }
@@ -38,14 +38,14 @@ func channelPath(ref string) string {
 // channelsCommand returns the commands about accounts of chat services.
 func (a *app) channelsCommand() *cobra.Command {
 	var in struct {
-		Kind    string `json:"kind"`
-		Account string `json:"account,omitempty"`
-		Secret  string `json:"secret"`
-		URL     string `json:"url,omitempty"`
-		Greet   bool   `json:"greet,omitempty"`
-		Tasks   bool   `json:"tasks,omitempty"`
-		Guests  bool   `json:"guests,omitempty"`
-		Verify  string `json:"verify,omitempty"`
+		Kind    string   `json:"kind"`
+		Account string   `json:"account,omitempty"`
+		Secret  string   `json:"secret"`
+		URL     string   `json:"url,omitempty"`
+		Greet   bool     `json:"greet,omitempty"`
+		Tasks   bool     `json:"tasks,omitempty"`
+		Guests  []string `json:"guests,omitempty"`
+		Verify  string   `json:"verify,omitempty"`
 	}
 	add := &cobra.Command{
 		Use: "add KIND --token-secret NAME", Args: cobra.ExactArgs(1),
@@ -67,7 +67,7 @@ func (a *app) channelsCommand() *cobra.Command {
 	f.StringVar(&in.URL, "api-url", "", "`URL` another server of the service, or the receiver of a webhook")
 	f.BoolVar(&in.Tasks, "tasks", false, "send operators the starts, questions and results of all tasks (default each person's own results)")
 	f.BoolVar(&in.Greet, "greet", false, "answer people who are not paired with one line (default nothing)")
-	f.BoolVar(&in.Guests, "guests", false, "let people in groups who are not paired talk to the agent, which only reads for them")
+	f.StringArrayVar(&in.Guests, "guests", nil, "`GROUP` group in which people who are not paired may talk to the agent, which only reads for them (repeatable)")
 	f.StringVar(&in.Verify, "verify", "", "`off` to let buttons approve dangerous calls too, without a code")
 	_ = add.MarkFlagRequired("token-secret")
 	list := &cobra.Command{
@@ -93,7 +93,7 @@ func (a *app) channelsCommand() *cobra.Command {
 					{"secret", c.Secret},
 					{"url", dash(c.URL)},
 					{"verify", cmp.Or(c.Verify, "code")},
-					{"guests", cmp.Or(map[bool]string{true: "in groups"}[c.Guests], "none")},
+					{"guests", dash(plainText(strings.Join(c.Guests, " ")))},
 					{"server", c.Gateway},
 					{"added", when(c.Added)},
 				}

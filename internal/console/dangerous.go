@@ -47,6 +47,10 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 			return "", nil // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest), nil
+	case "nodes":
+		if r.Method == http.MethodPost && strings.HasSuffix(id, "/calls") {
+			return "call a function of " + text.Visible(strings.TrimSuffix(id, "/calls")), nil
+		}
 	case "invocations":
 		return s.dangerousCall(r, who, body), nil
 	case "policy":
@@ -57,8 +61,8 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 	return "", nil
 }
 
-// dangerousCall describes a call with an external or destructive effect, or returns "". A dry run
-// finds the effect; what cannot be planned is refused by the handler.
+// dangerousCall describes a call with an external, destructive or unknown effect, or returns "". A dry
+// run finds the effect.
 func (s *Service) dangerousCall(r *http.Request, who capability.Principal, body []byte) string {
 	var call map[string]json.RawMessage
 	if json.Unmarshal(body, &call) != nil || string(call["dry_run"]) == "true" {
@@ -77,7 +81,11 @@ func (s *Service) dangerousCall(r *http.Request, who capability.Principal, body 
 	}
 	got := s.ask(r, who, http.MethodPost, r.URL.Path, plan)
 	effect := &planned.Selected.Effect
-	if json.Unmarshal(got.body.Bytes(), &planned) != nil || *effect == "" || !effect.AtLeast(capability.EffectExternal) {
+	if json.Unmarshal(got.body.Bytes(), &planned) != nil || *effect == "" {
+		// The call may wake a provider that the plan does not see.
+		return "make a call whose effect is not known"
+	}
+	if !effect.AtLeast(capability.EffectExternal) {
 		return ""
 	}
 	return "call " + text.Visible(planned.Target)

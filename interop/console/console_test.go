@@ -207,7 +207,7 @@ func addChannel(t *testing.T, admin *client.Client, url string) {
 		body         any
 	}{
 		{http.MethodPut, "/api/v1/secrets/pager", []byte("whsec_a2V5IG9mIHRoZSBwYWdlciBvZiB0aGUgdGVzdA==")},
-		{http.MethodPost, "/api/v1/channels", map[string]any{"kind": "webhook", "account": "pager", "secret": "pager", "url": url, "guests": true}},
+		{http.MethodPost, "/api/v1/channels", map[string]any{"kind": "webhook", "account": "pager", "secret": "pager", "url": url, "guests": []string{"g1"}}},
 		{http.MethodPost, "/api/v1/channels/webhook/pager/people", map[string]string{"role": "operator", "name": "ann", "user": "u1"}},
 	} {
 		if err := admin.Do(t.Context(), req.method, req.path, req.body, nil); err != nil {

@@ -109,15 +109,16 @@ func (r Ref) Key() capability.ProviderKey {
 // Account is the stored record of an account.
 type Account struct {
 	Ref
-	Gateway string    `json:"gateway"`          // the server that runs it
-	Secret  string    `json:"secret"`           // name of the secret with its token
-	URL     string    `json:"url"`              // of a service that is not the public one, or of a receiver
-	Greet   bool      `json:"greet"`            // unknown senders get one line
-	Verify  string    `json:"verify"`           // off: buttons decide what otherwise needs a code, too
-	Tasks   bool      `json:"tasks,omitempty"`  // operators get messages about the tasks of all
-	Guests  bool      `json:"guests,omitempty"` // in groups, people who are not paired may talk to the agent
-	Added   time.Time `json:"added"`
-	Cursor  string    `json:"-"`
+	Gateway string `json:"gateway"`         // the server that runs it
+	Secret  string `json:"secret"`          // name of the secret with its token
+	URL     string `json:"url"`             // of a service that is not the public one, or of a receiver
+	Greet   bool   `json:"greet"`           // unknown senders get one line
+	Verify  string `json:"verify"`          // off: buttons decide what otherwise needs a code, too
+	Tasks   bool   `json:"tasks,omitempty"` // operators get messages about the tasks of all
+	// Guests are the groups in which people who are not paired may talk to the agent.
+	Guests []string  `json:"guests,omitempty"`
+	Added  time.Time `json:"added"`
+	Cursor string    `json:"-"`
 }
 
 var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)

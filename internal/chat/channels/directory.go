@@ -69,7 +69,7 @@ func (in input) limit(most int) int {
 // directory carries out directory.list and directory.lookup: of the paired people, and of the places
 // that the account sees. An id is what message.send takes as its target.
 func (c *connection) directory(ctx context.Context, k capability.Call, in input) (capability.Result, error) {
-	if guestsOnly(k, "") {
+	if c.guestsOnly(k, "") {
 		return capability.Result{}, capability.Errorf(capability.CodeDenied, string(k.Action), "guests do not see who else is there").
 			With("not_yours", "ask a paired person")
 	}

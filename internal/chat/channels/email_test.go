@@ -143,6 +143,26 @@ func TestMailsWithoutProofArePairedOnly(t *testing.T) {
 	if raw := fake.Raw(hint.ID); !strings.Contains(raw, "Auto-Submitted: auto-replied\r\n") {
 		t.Errorf("the answer: got %q, want it to be marked as automatic", raw)
 	}
+	// A code without a proof does not replace a pairing: anyone can write the address.
+	code, err := s.Pair(t.Context(), admin, s.ref, capability.RoleAgent, "mallory", "")
+	must(t, "pair", err)
+	before, err := s.Get(t.Context(), s.ref)
+	must(t, "get", err)
+	fake.Deliver("From: u71@example.org\r\nMessage-ID: <forged@example.net>\r\n\r\n" + code.Send + "\r\n")
+	s.eventually("the code is refused", func() bool {
+		n := 0
+		for _, reason := range s.refusals() {
+			if reason == "sender_unproved" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	after, err := s.Get(t.Context(), s.ref)
+	must(t, "get", err)
+	if !slices.Equal(after.People, before.People) {
+		t.Errorf("people after a forged pairing: got %+v, want %+v", after.People, before.People)
+	}
 	fake.Write("", "71", "hello again")
 	s.eventually("the answer to it is handled", func() bool { return strings.Contains(fmt.Sprint(s.chat.all()), "hello again]") })
 	for _, m := range fake.Sent() {

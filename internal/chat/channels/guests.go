@@ -2,6 +2,7 @@ package channels
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
@@ -18,6 +19,8 @@ const (
 	// guestRate and guestBurst bound the messages that the guests of one account write to the agent.
 	guestRate  = rate.Limit(0.2)
 	guestBurst = 10
+	// maxGuestGroups is the number of groups of an account that have guests.
+	maxGuestGroups = 100
 )
 
 // guestName returns the name of the principal of an account's guests.
@@ -32,7 +35,8 @@ func (h *Hub) admitGuests(ctx context.Context, by capability.Principal, r Ref) e
 	return err
 }
 
-// guest passes what a person wrote in a group, who is not paired, to the agent. All guests of a group
+// guest passes what a person wrote, who is not paired, to the agent, in a group that the operator
+// named: anyone can make a group and add the account to it. All guests of a group
 // have one conversation with it, in which each message has its author's name.
 func (c *connection) guest(ctx context.Context, r Received) error {
 	u := r.Update
@@ -52,16 +56,15 @@ func (c *connection) guest(ctx context.Context, r Received) error {
 	c.hub.record(ctx, audit.ChannelGuest, c.account.Ref, u.User, nil, audit.Attr{Key: "update", Value: u.ID},
 		audit.Attr{Key: "conversation", Value: u.Conversation}, audit.Attr{Key: "principal", Value: who.ID})
 	name := strings.NewReplacer("[", "", "]", "").Replace(text.Line(u.UserName, 60))
-	return c.converse(ctx, r, who, "["+strings.TrimSpace(name+" "+text.Line(u.User, 60))+", a guest] "+said)
+	return c.converse(ctx, r, who, "["+strings.TrimSpace(name+" "+text.Line(u.User, 60))+", a guest] "+strings.ReplaceAll(said, "\n", "\n  "))
 }
 
 // guestsOnly reports whether a call is made for guests, who read the conversation in which they
 // write and not others.
-func guestsOnly(k capability.Call, conversation string) bool {
-	for _, label := range k.Principal.Labels {
-		if label == GuestLabel {
-			return k.Context == nil || k.Context.Route == nil || k.Context.Route.Conversation != conversation
-		}
+func (c *connection) guestsOnly(k capability.Call, conversation string) bool {
+	if !slices.Contains(k.Principal.Labels, GuestLabel) {
+		return false
 	}
-	return false
+	return k.Context == nil || k.Context.Route == nil || k.Context.Route.Conversation != conversation ||
+		(Ref{k.Context.Route.Kind, k.Context.Route.Account}) != c.account.Ref
 }

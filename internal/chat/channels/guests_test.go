@@ -18,7 +18,7 @@ func TestGuestsOfAGroupOnlyRead(t *testing.T) {
 		said <- m
 		return ""
 	}
-	r.add(func(a *channels.Account) { a.Guests = true })
+	r.add(func(a *channels.Account) { a.Guests = []string{"-5"} })
 	r.pair(1, capability.RoleAgent)
 
 	r.tg.Write(-5, 7, "@junctor_test_bot hello", map[string]any{"from": map[string]any{"id": 7, "first_name": "Bo] [x"}})
@@ -35,11 +35,12 @@ func TestGuestsOfAGroupOnlyRead(t *testing.T) {
 		t.Errorf("a paired person in the group: got %s and %q, want the person's own principal and text", got.Principal.ID, got.Text)
 	}
 
-	r.tg.Write(-5, 7, "hello all") // not to the account
-	r.tg.Write(7, 7, "hello")      // not in a group
+	r.tg.Write(-5, 7, "hello all")               // not to the account
+	r.tg.Write(7, 7, "hello")                    // not in a group
+	r.tg.Write(-6, 7, "@junctor_test_bot hello") // in a group that a stranger made
 	r.tg.Write(-5, 7, "/stop@junctor_test_bot")
 	r.tg.Write(-5, 7, "/words@junctor_test_bot sort")
-	r.eventually("three are refused", func() bool { return len(r.refusals()) == 3 })
+	r.eventually("four are refused", func() bool { return len(r.refusals()) == 4 })
 	for range 20 {
 		r.tg.Write(-5, 8, "@junctor_test_bot more")
 	}

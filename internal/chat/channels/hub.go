@@ -278,6 +278,8 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 			"%.40q is not a name of an account: 1 to 32 lower-case letters, digits and dashes", a.Account)
 	case a.Verify != "" && a.Verify != "off":
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "%.40q is not a way of verifying; use off, or leave it out", a.Verify)
+	case len(a.Guests) > maxGuestGroups || slices.ContainsFunc(a.Guests, func(id string) bool { return id == "" || len(id) > maxID }):
+		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "guests are the ids of at most %d groups", maxGuestGroups)
 	case a.URL == "" && k.NeedsURL:
 		return Status{}, capability.Errorf(capability.CodeInvalidInput, op, "a channel of the kind %s needs a URL", k.Name)
 	case a.URL != "" && !k.ParsesURL:
@@ -302,7 +304,7 @@ func (h *Hub) Add(ctx context.Context, by capability.Principal, a Account) (Stat
 	if err := h.cfg.Store.CreateAccount(ctx, a); err != nil {
 		return Status{}, err
 	}
-	if a.Guests {
+	if len(a.Guests) > 0 {
 		if err := h.admitGuests(ctx, by, a.Ref); err != nil {
 			_ = h.cfg.Store.DeleteAccount(context.WithoutCancel(ctx), a.Ref) // it was not added
 			return Status{}, err
@@ -337,7 +339,7 @@ func (h *Hub) Remove(ctx context.Context, by capability.Principal, r Ref) error 
 	if err := h.cfg.Store.DeleteAccount(ctx, r); err != nil {
 		return err
 	}
-	if one.Guests {
+	if len(one.Guests) > 0 {
 		if _, err := h.cfg.Policy.RevokeToken(ctx, by, guestName(r)); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
 			return err
 		}

@@ -158,6 +158,9 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 		word = ""
 	}
 	if word == "/pair" && !group && u.Kind == Wrote {
+		if _, err := c.hub.cfg.Store.Person(ctx, c.account.Ref, u.User); u.Unproved && capability.CodeOf(err) != capability.CodeNotFound {
+			return c.refuse(ctx, r, refusal(reasonUnproved, "a person is paired with this address. Answer a mail of the account, or ask for unpairing"))
+		}
 		return c.hub.pair(ctx, c, r, args)
 	}
 	person, who, err := c.sender(ctx, u.User)
@@ -165,7 +168,8 @@ func (c *connection) handle(ctx context.Context, r Received) error {
 		if capability.CodeOf(err) != capability.CodeDenied {
 			return err
 		}
-		if c.account.Guests && group && u.Kind == Wrote && !u.Unproved && capability.AsError(err).Reason == reasonUnpaired {
+		unpaired := capability.AsError(err).Reason == reasonUnpaired
+		if unpaired && group && u.Kind == Wrote && !u.Unproved && slices.Contains(c.account.Guests, u.Conversation) {
 			return c.guest(ctx, r)
 		}
 		return c.refuse(ctx, r, err)

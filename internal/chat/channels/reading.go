@@ -38,6 +38,8 @@ type Reader interface {
 
 // Fetcher is a channel whose attachments can be fetched.
 type Fetcher interface {
+	// Private reports whether a conversation is one with a single person, or was.
+	Private(ctx context.Context, conversation string) (bool, error)
 	// Fetch returns an attachment of a message. The error is too_large for more than limit bytes.
 	Fetch(ctx context.Context, conversation, message string, index, limit int) (File, error)
 }
@@ -124,7 +126,7 @@ func (c *connection) readable(ctx context.Context, k capability.Call, conversati
 	if k.Principal.Role == capability.RoleAdmin || k.Principal.Role == capability.RoleOperator {
 		return nil
 	}
-	if guestsOnly(k, conversation) {
+	if c.guestsOnly(k, conversation) {
 		return capability.Errorf(capability.CodeDenied, string(k.Action), "guests read only the conversation in which they write").
 			With("not_yours", "ask there")
 	}
@@ -132,11 +134,21 @@ func (c *connection) readable(ctx context.Context, k capability.Call, conversati
 	if err != nil {
 		return err
 	}
-	for _, p := range people {
-		if p.Conversation == conversation && p.Principal != k.Principal.ID && p.Principal != k.Principal.Owner() {
-			return capability.Errorf(capability.CodeDenied, string(k.Action), "this is another person's conversation with %s", c.account.Ref).
-				With("not_yours", "read a conversation of yours or of a group")
+	var of *Person
+	for i, p := range people {
+		if p.Conversation == conversation {
+			of = &people[i]
 		}
+	}
+	private := of != nil
+	if from, ok := c.channel.(Fetcher); ok && !private { // perhaps of a person who is not paired any more
+		if private, err = from.Private(ctx, conversation); err != nil {
+			return err
+		}
+	}
+	if private && (of == nil || of.Principal != k.Principal.ID && of.Principal != k.Principal.Owner()) {
+		return capability.Errorf(capability.CodeDenied, string(k.Action), "this is another person's conversation with %s", c.account.Ref).
+			With("not_yours", "read a conversation of yours or of a group")
 	}
 	return nil
 }

@@ -436,6 +436,14 @@ func TestServicesAreRead(t *testing.T) {
 				t.Errorf("another agent reads %q: got %v, want %s", form, err, want)
 			}
 		}
+		must(t, "unpair", s.Unpair(t.Context(), admin, s.ref, s.User("71")))
+		former := send("7", "", "")
+		former.Action, former.Principal = "message.read", capability.Principal{ID: "agent:x", Role: capability.RoleAgent}
+		former.Input, err = json.Marshal(map[string]string{"conversation": to})
+		must(t, "encode", err)
+		if _, err := s.provider().Invoke(t.Context(), former); capability.AsError(err) == nil || capability.AsError(err).Reason != "not_yours" {
+			t.Errorf("another agent reads the conversation of a person who was unpaired: got %v, want not_yours", err)
+		}
 		c := send("7", "", "")
 		c.Action, c.Principal.Role, c.Principal.Labels = "message.read", capability.RoleAgent, []string{channels.GuestLabel}
 		other := s.Group()

@@ -46,7 +46,7 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the expiry %s lies in the past", req.Expires)
 	}
 	bounds := []capability.Effect{"", capability.EffectRead, capability.EffectWrite, capability.EffectExternal}
-	if req.Most != "" && req.Role != capability.RoleAgent || !slices.Contains(bounds, req.Most) {
+	if req.Most != "" && (req.Role != capability.RoleAgent || req.OnBehalfOf != nil) || !slices.Contains(bounds, req.Most) {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"the effects of an agent's token can be bounded to read, write or external; other roles have no such bound")
 	}

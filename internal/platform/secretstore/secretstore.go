@@ -180,9 +180,11 @@ func (s *Store) Remove(name string) error {
 	if err := checkName("secrets.remove", name); err != nil {
 		return err
 	}
-	err := s.dir.Remove(linkMark + name)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = s.dir.Remove(name)
+	// Both are there if an earlier Link was interrupted. The value goes first, so that it does not
+	// become valid again.
+	err := s.dir.Remove(name)
+	if linked := s.dir.Remove(linkMark + name); errors.Is(err, fs.ErrNotExist) || linked != nil && !errors.Is(linked, fs.ErrNotExist) {
+		err = linked
 	}
 	if err != nil {
 		return missing("secrets.remove", name, err)

@@ -192,6 +192,8 @@ func (d *Discord) do(r *http.Request, parts []string, in map[string]any, file, d
 	case parts[0] == "interactions":
 		d.acks = append(d.acks, unescape(text(in, "data", "content")))
 		return http.StatusNoContent, nil
+	case len(parts) == 2 && parts[0] == "channels" && r.Method == http.MethodGet:
+		return http.StatusOK, d.place(parts[1], map[string]any{"id": parts[1]})
 	case len(parts) < 3:
 		return http.StatusNotFound, map[string]any{"message": "404: Not Found", "code": 0}
 	}

@@ -11,7 +11,8 @@ from typing import Any
 
 MAX_DEPTH = 64
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A string that does not end goes to the end of the input, so that it is scanned once.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 
 
 def loads(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:

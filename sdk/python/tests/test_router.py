@@ -34,6 +34,10 @@ def outcome(vector):
 
 
 class VectorTest(unittest.TestCase):
+    def test_a_string_without_an_end_is_read_once(self):
+        with self.assertRaises(ValueError):
+            _json.loads(b"[" * 70 + b'"' + b'\\"' * 400_000)
+
     def test_decoder_agrees_with_the_vectors(self):
         if not (VECTORS / "vectors.ndjson").exists():
             self.skipTest("the vectors are in the repository of junctor only")

@@ -285,6 +285,17 @@ func (c *channel) Read(ctx context.Context, conversation, before string, pinned 
 	return out, nil
 }
 
+// Private implements [channels.Fetcher].
+func (c *channel) Private(ctx context.Context, conversation string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var place struct {
+		Guild string `json:"guild_id"`
+	}
+	err := c.Call(ctx, http.MethodGet, "/channels/"+url.PathEscape(conversation), nil, nil, &place)
+	return place.Guild == "", c.Reading(err)
+}
+
 // Places implements [channels.Lister]. The channels of the first maxGuilds guilds are listed.
 func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -240,14 +240,20 @@ func appendText(to *bytes.Buffer, r io.Reader) bool {
 }
 
 // text returns what the person wrote: without what is quoted, and without the signature. A command
-// is the first line; what follows it, such as the name of a telephone, is left out.
+// is the first line of the mail; what follows it, such as the name of a telephone, is left out.
 func (d *decoder) text() string {
 	said := d.plain.String()
 	if strings.TrimSpace(said) == "" {
 		said = plainText(d.html.String())
 	}
-	said = unquoted(said)
+	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	said = strings.TrimSpace(unquoted(said))
 	if strings.HasPrefix(said, "/") {
+		if !strings.HasPrefix(strings.TrimSpace(first), "/") {
+			// A program that wraps quoted lines leaves parts of them without a mark: what follows a
+			// quotation may be the agent's words.
+			return "[below a quotation] " + said
+		}
 		said, _, _ = strings.Cut(said, "\n")
 	}
 	return strings.TrimSpace(said)

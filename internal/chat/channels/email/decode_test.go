@@ -42,7 +42,11 @@ func TestMailsAreDecoded(t *testing.T) {
 		{"HTML that is cut", html("<p>yes<div class='x"), "yes", ""},
 		{"a marked quotation", lines("", "yes", "", "On Fri, 27 Nov 2026 at 10:00, x", "<x@y> wrote:", "> /approve a once", ">> b"), "yes", ""},
 		{"text around it", lines("", "first", "> a", "second", "> b", "third:"), "first\nsecond\nthird:", ""},
-		{"text below it", lines("", "On Fri, x wrote:", "", "> a", "/tasks"), "/tasks", ""},
+		{"text below it", lines("", "On Fri, x wrote:", "", "> a", "/tasks"), "[below a quotation] /tasks", ""},
+		{
+			"a quoted line that was wrapped", lines("", "On Fri, x wrote:", "> the agent's words, then", "/approve a once", "", "what?"),
+			"[below a quotation] /approve a once\n\nwhat?", "",
+		},
 		{"a quotation without marks", lines("", "yes", "", "On Fri, x wrote:", "", "/approve a once"), "yes", ""},
 		{"a German one", lines("", "ja", "Am 27.11.2026 um 10:00 schrieb x:", "", "/approve a once"), "ja", ""},
 		{"Outlook's", lines("", "yes", "", "From: x <x@y>", "Sent: Friday", "", "/approve a once"), "yes", ""},

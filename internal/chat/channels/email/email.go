@@ -311,7 +311,7 @@ func (c *channel) mail(ctx context.Context, box *box, login *login, uid imap.UID
 	if d != nil {
 		u.Text, u.Files = d.text(), d.files
 	}
-	c.remember(e, u.Thread)
+	c.remember(e, u.Thread, u.Unproved)
 	return []channels.Update{u}, nil
 }
 
@@ -320,9 +320,14 @@ func (l *login) proved(e envelope, now time.Time) bool {
 	return slices.ContainsFunc(e.parents, func(id string) bool { return l.proves(id, e.from, now) })
 }
 
-func (c *channel) remember(e envelope, thread string) {
+// remember stores the topic of a mail for the answers in its thread. A mail whose sender is not proved
+// changes none that is known, nor that of mails outside of a thread, such as approvals.
+func (c *channel) remember(e envelope, thread string, unproved bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, known := c.topics[e.from+" "+thread]; thread == "" || unproved && known {
+		return
+	}
 	if len(c.topics) >= maxTopics {
 		clear(c.topics)
 	}
@@ -392,6 +397,9 @@ func (c *channel) Read(ctx context.Context, conversation, before string, _ bool,
 	}
 	return out, nil
 }
+
+// Private implements [channels.Fetcher].
+func (*channel) Private(context.Context, string) (bool, error) { return true, nil }
 
 // Fetch implements [channels.Reader].
 func (c *channel) Fetch(ctx context.Context, conversation, message string, index, limit int) (channels.File, error) {

@@ -60,13 +60,22 @@ func (s *signer) sealed(head []byte, to string) string {
 	return idPrefix + strings.ToLower(idText.EncodeToString(raw)) + "@" + domain(s.account)
 }
 
-// open returns the part of an id that is not secret, or nil if the id is not that of a mail which
-// the account sent to an address.
-func (s *signer) open(id, address string) []byte {
-	local, host, _ := strings.Cut(strings.ToLower(id), "@")
+// own returns the content of an id that has the form of the account's, or nil.
+func (s *signer) own(id string) []byte {
+	local, host, _ := strings.Cut(strings.ToLower(strings.TrimSpace(id)), "@")
 	local, ours := strings.CutPrefix(local, idPrefix)
 	raw, err := idText.DecodeString(strings.ToUpper(local))
 	if !ours || host != domain(s.account) || err != nil || len(raw) != headSize+macSize {
+		return nil
+	}
+	return raw
+}
+
+// open returns the part of an id that is not secret, or nil if the id is not that of a mail which
+// the account sent to an address.
+func (s *signer) open(id, address string) []byte {
+	raw := s.own(id)
+	if raw == nil {
 		return nil
 	}
 	head, mac := raw[:headSize], raw[headSize:]
@@ -91,8 +100,8 @@ func (s *signer) proves(id, address string, now time.Time) bool {
 // if the id is too long. Agents get references, so that of a mail of the account lacks the part that
 // proves: an agent that could send mails would otherwise decide its own approvals.
 func (s *signer) ref(id, address string) string {
-	if head := s.open(id, address); head != nil {
-		return idPrefix + strings.ToLower(idText.EncodeToString(head))
+	if raw := s.own(id); raw != nil { // also that of a mail to another address
+		return idPrefix + strings.ToLower(idText.EncodeToString(raw[:headSize]))
 	}
 	if out := url.PathEscape(id); len(out) <= 2*maxID {
 		return out

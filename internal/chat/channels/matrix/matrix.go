@@ -370,6 +370,15 @@ func (c *channel) Fetch(ctx context.Context, conversation, message string, index
 	return channels.File{Name: cmp.Or(e.Content.File, e.Content.Body), Size: int64(len(data)), Data: data}, err
 }
 
+// Private implements [channels.Fetcher].
+func (c *channel) Private(ctx context.Context, conversation string) (bool, error) {
+	var got struct {
+		Joined map[string]json.RawMessage `json:"joined"`
+	}
+	err := c.ask(ctx, callTimeout, http.MethodGet, c.room(conversation, "joined_members"), nil, &got)
+	return len(got.Joined) <= 2, err
+}
+
 // Places implements [channels.Lister]. The name of each of the first maxListed rooms is asked for.
 func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
 	var joined struct {

@@ -434,6 +434,11 @@ func (c *channel) history(ctx context.Context, method string, in map[string]any)
 	return page.Messages, c.web.Reading(err)
 }
 
+// Private implements [channels.Fetcher].
+func (*channel) Private(_ context.Context, conversation string) (bool, error) {
+	return kindOf(conversation) == "dm", nil
+}
+
 // Places implements [channels.Lister].
 func (c *channel) Places(ctx context.Context) (list []channels.Place, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

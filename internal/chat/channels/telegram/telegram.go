@@ -408,6 +408,11 @@ func (c *channel) do(ctx context.Context, b *bot.Bot, op channels.Op) (id string
 	return op.Message, err
 }
 
+// Private implements [channels.Fetcher].
+func (*channel) Private(_ context.Context, conversation string) (bool, error) {
+	return positive(conversation), nil
+}
+
 // Fetch implements [channels.Fetcher]. The service finds a file by the id that came with its message.
 func (c *channel) Fetch(ctx context.Context, _, message string, index, limit int) (channels.File, error) {
 	_, id, ok := strings.Cut(message, channels.FileMark)

@@ -41,7 +41,11 @@ function Account({ a, reload }: { a: any; reload: () => void }) {
       </h2>
       {state !== "ready" && a.state?.reason && <p class="note bad">{visible(a.state.reason)}</p>}
       {a.verify === "off" && <p class="note">Buttons approve dangerous calls here, too, without a code.</p>}
-      {a.guests && <p class="note">In groups, people who are not paired may talk to the agent, which only reads for them.</p>}
+      {a.guests?.length > 0 && (
+        <p class="note">
+          People who are not paired may talk to the agent, which only reads for them, in: <span class="m">{a.guests.map(visible).join(" ")}</span>
+        </p>
+      )}
       {a.people.length === 0 ? (
         <Empty>Pair a person to begin.</Empty>
       ) : (
@@ -84,16 +88,16 @@ function Account({ a, reload }: { a: any; reload: () => void }) {
 function Add({ kinds, done }: { kinds: any[]; done: () => void }) {
   const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
   const kind = useSignal("telegram");
-  const form = useSignal({ account: "", secret: "", url: "", tasks: false, guests: false, greet: false });
+  const form = useSignal({ account: "", secret: "", url: "", guests: "", tasks: false, greet: false });
   const set = (part: object) => (form.value = { ...form.value, ...part });
   const chosen = kinds.find((k) => k.name === kind.value);
-  const text = (name: "account" | "url", label: string) => (
+  const text = (name: "account" | "url" | "guests", label: string) => (
     <label class="field">
       {label}
       <input value={form.value[name]} onInput={(e) => set({ [name]: e.currentTarget.value })} />
     </label>
   );
-  const check = (name: "tasks" | "guests" | "greet", label: string) => (
+  const check = (name: "tasks" | "greet", label: string) => (
     <label class="check">
       <input type="checkbox" checked={form.value[name]} onChange={(e) => set({ [name]: e.currentTarget.checked })} /> {label}
     </label>
@@ -122,11 +126,11 @@ function Add({ kinds, done }: { kinds: any[]; done: () => void }) {
       </label>
       {text("account", "Name of the account here (default)")}
       {text("url", chosen?.needs_url ? "Address of the service" : "Another address of the service (optional)")}
+      {text("guests", "Ids of groups in which people who are not paired may talk to the agent, which only reads for them (optional)")}
       {check("tasks", "Operators get the starts, questions and results of all tasks")}
-      {check("guests", "In groups, people who are not paired may talk to the agent, which only reads for them")}
       {check("greet", "People who are not paired get one line as an answer")}
       <div class="btns">
-        <Act kind="p" do={() => post(base, { kind: kind.value, ...form.value }).then(() => ((form.value = { ...form.value, account: "", url: "" }), done()))}>
+        <Act kind="p" do={() => post(base, { kind: kind.value, ...form.value, guests: form.value.guests.split(/\s+/).filter(Boolean) }).then(() => ((form.value = { ...form.value, account: "", url: "", guests: "" }), done()))}>
           Add the account
         </Act>
       </div>
