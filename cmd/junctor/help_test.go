@@ -333,7 +333,7 @@ func TestWithoutAServer(t *testing.T) {
 		"policy allow": "f/x", "policy ask": "f/x", "policy check": file, "policy deny": "f/x", "policy reset": "f/x",
 		"policy set": "f strict", "policy test": "f/x --as agent:x",
 		"report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
-		"run":          "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s",
+		"run":          "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets link": "s env:X", "secrets remove": "s", "secrets set": "s",
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
 		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks comment": "t x", "tasks create": "x",
 		"tasks diff": "t", "tasks discard": "t --yes", "tasks explain": "t", "tasks merge": "t", "tasks pr": "t",
