@@ -309,3 +309,20 @@ func TestSendsReportTheirOutcome(t *testing.T) {
 		t.Errorf("without time: got %v, want %v", err, context.Canceled)
 	}
 }
+
+// TestReferencesHideTheProofOfEveryAddress requires that the id of a mail to one person is not shown in
+// the conversation of another.
+func TestReferencesHideTheProofOfEveryAddress(t *testing.T) {
+	t.Parallel()
+	s := &signer{account: "junctor@example.org", key: make([]byte, 32)}
+	id := s.id("bob@example.org", "key", time.Now())
+	for _, address := range []string{"bob@example.org", "ann@example.org"} {
+		ref := s.ref(id, address)
+		if ref == "" || len(ref) >= len(id)-len("@example.org") || strings.Contains(ref, "@") {
+			t.Errorf("the reference for %s: got %q, want the part of %q that proves nothing", address, ref, id)
+		}
+		if found := s.find(ref, "ann@example.org"); s.proves(found, "bob@example.org", time.Now()) {
+			t.Errorf("%q in the conversation of ann: got %q, want no proof for bob", ref, found)
+		}
+	}
+}
