@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/server/checkup"
 )
 
 // NATSServerConfig returns the text that the configuration of each NATS server of nats.url must
@@ -17,13 +18,7 @@ func NATSServerConfig(cfg config.Config) (string, error) {
 			"nats.key_secret is not set, so the servers cannot be told whom to trust").
 			With("", "store a secret and name it: junctor secrets set NAME")
 	}
-	further := secretstore.Further{Dir: cfg.SecretsDir, Vault: secretstore.Vault(cfg.Vault)}
-	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"), further)
-	if err != nil {
-		return "", err
-	}
-	defer secrets.Close()
-	shared, err := secrets.Get(cfg.NATS.KeySecret)
+	shared, err := secretstore.Look(filepath.Join(cfg.Home, "secrets"), checkup.Further(cfg), cfg.NATS.KeySecret)
 	if err != nil {
 		return "", err
 	}

@@ -28,8 +28,7 @@ type stores struct {
 // openStores opens the secrets, the databases and the audit log.
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
-	further := secretstore.Further{Dir: s.cfg.SecretsDir, Vault: secretstore.Vault(s.cfg.Vault)}
-	if s.secrets, err = secretstore.Open(s.home.Path("secrets"), further); err != nil {
+	if s.secrets, err = secretstore.Open(s.home.Path("secrets"), checkup.Further(s.cfg)); err != nil {
 		return err
 	}
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {

@@ -92,7 +92,7 @@ func (s *Store) follow(name, to string) (secret.Value, error) {
 	kind, rest, _ := strings.Cut(to, ":")
 	gone := func(cause error) error {
 		return capability.Wrap(capability.CodeNotFound, op, "the secret "+name+" is linked to "+to+", which has no value", cause).
-			With("link_broken", "set it there, or link the secret again: junctor secrets link "+name)
+			With("link_broken", "set it there, or link the secret again: junctor secrets link "+name).Detail("link", to)
 	}
 	switch kind {
 	case "env":
@@ -120,7 +120,7 @@ func (s *Store) follow(name, to string) (secret.Value, error) {
 	}
 	if err != nil {
 		return secret.Value{}, capability.Wrap(capability.CodeUnavailable, op, "the secret "+name+" cannot be read at vault.url", err).
-			With("vault_unavailable", "see that the service answers, and that the token in vault.token_file may read "+where)
+			With("vault_unavailable", "see that the service answers, and that the token in vault.token_file may read "+where).Detail("link", to)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

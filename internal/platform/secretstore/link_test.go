@@ -65,6 +65,9 @@ func TestLinkedSecretsAreReadWhereTheyAre(t *testing.T) {
 		if text := got.Reveal(); text != want && (err == nil || capability.AsError(err).Reason != want) {
 			t.Errorf("%s: got %q, %v, want %s", to, text, err, want)
 		}
+		if looked, lookErr := Look(dir, s.further, "bot"); looked.Reveal() != got.Reveal() || (lookErr == nil) != (err == nil) {
+			t.Errorf("%s, looked at from outside: got %q, %v, want %q, %v", to, looked.Reveal(), lookErr, got.Reveal(), err)
+		}
 		if err != nil && strings.Contains(fmt.Sprint(capability.AsError(err)), "vault-token") {
 			t.Errorf("%s: got %v, want an error without the token", to, err)
 		}

@@ -192,20 +192,38 @@ func (s *Store) Remove(name string) error {
 	return nil
 }
 
-// PathOf returns the file that [Store.Get] reads: path, that of a secret in the home, or the
-// file of the same name in the second folder if only that exists.
-func PathOf(path, further string) string {
-	if further == "" {
-		return path
+// Look returns a secret as [Store.Get] does, and changes nothing: dir need not exist.
+func Look(dir string, further Further, name string) (secret.Value, error) {
+	if err := checkName("secrets.get", name); err != nil {
+		return secret.Value{}, err
 	}
-	if _, err := os.Stat(path); err == nil {
-		return path
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		if further.Dir != "" {
+			value, _, err := ReadFile(filepath.Join(further.Dir, name))
+			return value, err
+		}
+		return secret.Value{}, missing("secrets.get", name, err)
 	}
-	second := filepath.Join(further, filepath.Base(path))
-	if _, err := os.Stat(second); err != nil {
-		return path
+	defer root.Close()
+	return (&Store{dir: root, further: further}).Get(name)
+}
+
+// Check returns the error of Look, with a hint if a link is why. What is linked to the environment is
+// not looked at, because the server has one of its own.
+func Check(dir string, further Further, name string) error {
+	_, err := Look(dir, further, name)
+	if err == nil {
+		return nil
 	}
-	return second
+	e := *capability.AsError(err)
+	switch link, linked := e.Details["link"].(string); {
+	case strings.HasPrefix(link, "env:"):
+		return nil
+	case !linked:
+		e.Hint = ""
+	}
+	return &e
 }
 
 // ReadFile reads a secret, such as a token, from a file that is maintained outside of the

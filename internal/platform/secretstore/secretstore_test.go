@@ -58,12 +58,12 @@ func TestFurtherFolderIsReadBehindTheHome(t *testing.T) {
 			t.Errorf("Get(%s) = %v, want %s", name, err, want)
 		}
 	}
-	home := s.dir.Name()
-	for name, want := range map[string]string{
-		"mounted": filepath.Join(further, "mounted"), "both": filepath.Join(home, "both"), "absent": filepath.Join(home, "absent"),
-	} {
-		if got := PathOf(filepath.Join(home, name), further); got != want {
-			t.Errorf("PathOf(%s) = %s, want %s", name, got, want)
+	for _, dir := range []string{s.dir.Name(), filepath.Join(t.TempDir(), "absent")} {
+		if got, err := Look(dir, s.further, "mounted"); err != nil || got.Reveal() != "of the folder" {
+			t.Errorf("Look(%s, mounted) = %q, %v; want the file of the folder", dir, got.Reveal(), err)
+		}
+		if _, err := Look(dir, s.further, "absent"); capability.CodeOf(err) != capability.CodeNotFound {
+			t.Errorf("Look(%s, absent) = %v, want not_found", dir, err)
 		}
 	}
 	if list, err := s.List(); err != nil || len(list) != 1 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
 // The files of a home that was never started are not a fault.
@@ -73,6 +74,33 @@ func TestAnchorThatDoesNotFitTheLogIsFound(t *testing.T) {
 		c := Chain(t.Context(), tt.anchor, func(context.Context) (audit.VerifyReport, error) { return tt.report, nil })
 		if c.OK != (tt.want == "") || !strings.Contains(c.Detail, tt.want) || c.OK != (c.Remedy == "") {
 			t.Errorf("%s: Chain = %+v, want a finding with %q", tt.name, c, tt.want)
+		}
+	}
+}
+
+func TestLinkedSecretsAreLookedAtWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	home, there := t.TempDir(), filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(there, []byte("value"), 0o600); err != nil {
+		t.Fatalf("write the secret: got %v, want no error", err)
+	}
+	s, err := secretstore.Open(filepath.Join(home, "secrets"), secretstore.Further{})
+	if err != nil {
+		t.Fatalf("open the secrets: got %v, want no error", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	cfg := Config{Home: home, Usable: true, Settings: config.Config{
+		Model: config.Model{URL: "http://127.0.0.1:1", Name: "m", KeySecret: "key"},
+	}}
+	if c := cfg.secrets(); c.OK {
+		t.Errorf("a secret that is not set: got %+v, want a finding", c)
+	}
+	for to, ok := range map[string]bool{"file:" + there: true, "file:" + there + ".missing": false, "env:JUNCTOR_OF_THE_SERVER": true} {
+		if err := s.Link("key", to); err != nil {
+			t.Fatalf("link to %s: got %v, want no error", to, err)
+		}
+		if c := cfg.secrets(); c.OK != ok || !ok && !strings.Contains(c.Remedy, "junctor secrets link key") {
+			t.Errorf("linked to %s: got %+v, want OK to be %t, with the link as remedy if not", to, c, ok)
 		}
 	}
 }

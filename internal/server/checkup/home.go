@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -8,15 +9,21 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
+// Further returns where a server finds secrets besides its home.
+func Further(cfg config.Config) secretstore.Further {
+	return secretstore.Further{Dir: cfg.SecretsDir, Vault: secretstore.Vault(cfg.Vault)}
+}
+
 // secrets finds names that the configuration refers to and that have no value.
 func (c Config) secrets() httpapi.Check {
-	s := c.Settings
-	count := 0
+	s, count := c.Settings, 0
 	type reference struct {
 		key, name string
 		used      bool
@@ -34,13 +41,13 @@ func (c Config) secrets() httpapi.Check {
 			continue
 		}
 		count++
-		path := c.path("secrets", ref.name)
-		if _, _, err := secretstore.ReadFile(secretstore.PathOf(path, s.SecretsDir)); err != nil {
+		if err := secretstore.Check(c.path("secrets"), Further(s), ref.name); err != nil {
 			remedy := "junctor secrets set " + ref.name
 			if !c.Running {
-				remedy = "(umask 077; cat > " + path + "), type it, then Ctrl-D; while a server runs: " + remedy
+				remedy = "(umask 077; cat > " + c.path("secrets", ref.name) + "), type it, then Ctrl-D; while a server runs: " + remedy
 			}
-			return bad("secrets", fmt.Sprintf("%s names the secret %s, which cannot be read: %s", ref.key, ref.name, said(err)), remedy)
+			return bad("secrets", fmt.Sprintf("%s names the secret %s, which cannot be read: %s", ref.key, ref.name, said(err)),
+				cmp.Or(capability.AsError(err).Hint, remedy))
 		}
 	}
 	return good("secrets", "%d are named by the configuration, and are there", count)

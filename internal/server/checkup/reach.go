@@ -72,7 +72,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	defer cancel()
 	var password secret.Value
 	if s.PasswordSecret != "" {
-		password, _, _ = secretstore.ReadFile(secretstore.PathOf(c.path("secrets", s.PasswordSecret), c.Settings.SecretsDir)) // another check reports a missing secret
+		password, _ = secretstore.Look(c.path("secrets"), Further(c.Settings), s.PasswordSecret) // another check reports a missing secret
 	}
 	if err := store.Reach(ctx, store.Postgres{URL: s.URL, Password: password}); err != nil {
 		e := capability.AsError(err)
