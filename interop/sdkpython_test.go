@@ -54,7 +54,7 @@ func newPython(t *testing.T, packages ...string) python {
 			return python{name, append(environment(), "PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error::ResourceWarning")}
 		}
 	}
-	text := fmt.Sprintf("not run: there is no Python 3.11 with the packages %q; run: make interop-deps", packages)
+	text := fmt.Sprintf("not run: this machine lacks Python 3.11 with the packages %q; run: make interop-deps", packages)
 	if os.Getenv("INTEROP_REQUIRED") != "" {
 		t.Fatalf("INTEROP_REQUIRED is set: %s", text)
 	}

@@ -26,7 +26,7 @@ func TestPythonPackagesAreReproducibleAndImport(t *testing.T) {
 	t.Parallel()
 	files, err := readPython("../sdk/python")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("read the Python SDK: got %v, want no error", err)
 	}
 	license := read(t, "../LICENSE")
 	dir := t.TempDir()
@@ -35,17 +35,17 @@ func TestPythonPackagesAreReproducibleAndImport(t *testing.T) {
 	} {
 		got, first, err := make(files, license, "1.2.3-rc.1", at)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("make it: got %v, want no error", err)
 		}
 		_, second, err := make(files, license, "1.2.3-rc.1", at.In(time.FixedZone("elsewhere", 3600)))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("make it again: got %v, want no error", err)
 		}
 		if got != name || !bytes.Equal(first, second) {
 			t.Errorf("got %s, the same when made again: %v; want %s, true", got, bytes.Equal(first, second), name)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), first, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("write it: got %v, want no error", err)
 		}
 	}
 	python, err := exec.LookPath("python3")
@@ -74,11 +74,11 @@ func TestPythonMetadataHasTheExtras(t *testing.T) {
 	t.Parallel()
 	files, err := readPython("../sdk/python")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("read the Python SDK: got %v, want no error", err)
 	}
 	got, err := pythonMetadata(files, "1.2.3")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("its metadata: got %v, want no error", err)
 	}
 	for _, want := range []string{
 		"Name: junctor\nVersion: 1.2.3\n", "Requires-Python: >=3.11\n", "Requires-Dist: websockets>=10.4; extra == \"node\"\n",

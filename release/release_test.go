@@ -280,7 +280,7 @@ func TestNPMPackageIsTheSameForTheSameFiles(t *testing.T) {
 	}
 	first, err := packTypeScript(source, "1.2.3", at)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("pack the TypeScript SDK: got %v, want no error", err)
 	}
 	second, err := packTypeScript(source, "1.2.3", at.In(time.FixedZone("elsewhere", 3600)))
 	if err != nil || !bytes.Equal(first, second) {

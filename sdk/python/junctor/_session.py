@@ -307,7 +307,7 @@ class Session:
         call = _Call(self, message, reply, id, name)
         found = self.node._functions.get(name)
         if found is None:
-            call.fail(Error("unknown_capability", f"there is no function {name[:200]} on node {self.node.id!r}",
+            call.fail(Error("unknown_capability", f"node {self.node.id!r} has no function {name[:200]}",
                 reason="function_not_found"))
             return
         streams = sum(c.streams for c in self.calls.values()) if call.wants_stream else 0

@@ -218,7 +218,7 @@ class Endpoint(Module):
         module = next((m for m in self._modules if m.id == known["moduleId"]), None)
         try:
             if module is None:
-                raise Error("unknown_capability", f"there is no module {known['moduleId'][:200]!r}")
+                raise Error("unknown_capability", f"this endpoint has no module {known['moduleId'][:200]!r}")
             return _Call(method, module, module._call(method, known), known, asset)
         except Error as err:
             wire = wire_error(err, method)

@@ -504,7 +504,7 @@ class Module:
         self._manifest["provenance"] = sign(self.manifest(), key, issuer=issuer, subject=subject or self.id)
 
     def _call(self, method: str, params: Mapping[str, Any]) -> Handler:
-        """Return the function of the parameters that a call reaches. It raises Error if there is none."""
+        """Return the function of the parameters that a call reaches. It raises Error if none matches."""
         row = _router.METHODS[method]
         target = str(params.get(row.target, ""))
         if row.surface == "service":

@@ -119,7 +119,7 @@ class Node:
         self._key = NodeKey(stored.get("seed", ""))
         self._enrolled = bool(stored.get("enrolled")) and stored.get("id") == self.id and stored.get("gateway") == self.gateway
         if not self._enrolled and not self._token:
-            raise ValueError(f"this node has not enrolled with {self.gateway} yet, and there is no token; make one on the gateway with: "
+            raise ValueError(f"this node has not enrolled with {self.gateway} yet, and has no token; make one on the gateway with: "
                              "junctor tokens create --role node")
 
     def _save(self) -> None:

@@ -374,7 +374,7 @@ class Signature:
         for name, value in kwargs.items():
             p = self._by_name.get(name) or self.more_names
             if p is None:
-                raise _bad(f"there is no argument {name[:80]!r}; there are {', '.join(self._by_name) or 'none'}"[:500])
+                raise _bad(f"the function has no argument {name[:80]!r}; it takes {', '.join(self._by_name) or 'none'}"[:500])
             if name in given:
                 raise _bad(f"the argument {name} is given by place and by name")
             out_kwargs[name] = p.decode(value, f"the argument {name[:80]}")

@@ -189,7 +189,7 @@ export class Node {
     return this.#session.id;
   }
 
-  /** The number of the session, which grows with each join; 0 while there is none. */
+  /** The number of the session, which grows with each join; 0 before the first one. */
   get epoch(): number {
     return this.#session.epoch;
   }

@@ -195,7 +195,7 @@ export class Session {
       return call.fail(
         problem(
           "function_not_found",
-          `there is no function ${String(message.function).slice(0, 200)} on node '${this.id}'; it has ${known}`,
+          `node '${this.id}' has no function ${String(message.function).slice(0, 200)}; it has ${known}`,
         ),
       );
     }

@@ -15,16 +15,16 @@ func TestSignaturesOfBothAlphabetsAreAccepted(t *testing.T) {
 	t.Parallel()
 	pair, err := nkeys.CreateUser()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("make a key: got %v, want no error", err)
 	}
 	public, err := pair.PublicKey()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("its public part: got %v, want no error", err)
 	}
 	nonce := []byte("a-challenge")
 	sig, err := pair.Sign(nonce)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sign: got %v, want no error", err)
 	}
 	for written, accepted := range map[string]bool{
 		base64.RawURLEncoding.EncodeToString(sig): true, base64.StdEncoding.EncodeToString(sig): true,
