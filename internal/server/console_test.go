@@ -201,6 +201,8 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
 		{http.MethodPost, "/api/v1/channels", `{"kind":"telegram","secret":"x"}`},
 		{http.MethodPost, "/api/v1/invocations", `{"target":"` + external + `","input":{}}`},
+		{http.MethodPost, "/api/v1/invocations", `{"target":"a.provider.that.may.wake","input":{}}`},
+		{http.MethodPost, "/api/v1/nodes/desk/calls", `{"function":"f","input":{}}`},
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 			t.Errorf("%s %s: status %d, %+v, want 403, console_code_required", r.method, r.path, status, f)

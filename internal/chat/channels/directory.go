@@ -49,9 +49,14 @@ func (c *connection) search(ctx context.Context, k capability.Call, in input) (c
 	if err != nil {
 		return capability.Result{}, err
 	}
-	out := []map[string]any{}
+	out, readable := []map[string]any{}, make(map[string]bool)
 	for _, f := range list {
-		if c.readable(ctx, k, f.Conversation) == nil {
+		may, known := readable[f.Conversation]
+		if !known {
+			may = c.readable(ctx, k, f.Conversation) == nil
+			readable[f.Conversation] = may
+		}
+		if may {
 			out = append(out, c.described(f.Conversation, f.Message))
 		}
 	}

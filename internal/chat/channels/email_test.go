@@ -143,6 +143,15 @@ func TestMailsWithoutProofArePairedOnly(t *testing.T) {
 	if raw := fake.Raw(hint.ID); !strings.Contains(raw, "Auto-Submitted: auto-replied\r\n") {
 		t.Errorf("the answer: got %q, want it to be marked as automatic", raw)
 	}
+	// Nor does such a mail give a subject to what the account writes later, such as an approval.
+	fake.Deliver("From: u71@example.org\r\nMessage-ID: <a b@c>\r\nSubject: pay now\r\n\r\nhello\r\n")
+	s.eventually("it is refused", func() bool { return len(s.refusals()) == 3 })
+	_, err = s.call("later", "message.send", map[string]any{"to": s.Direct("71"), "text": "the build is green"})
+	must(t, "send", err)
+	later := s.sent("the message", func(m fakechat.Message) bool { return strings.HasPrefix(m.Text, "the build") })
+	if raw := fake.Raw(later.ID); !strings.Contains(raw, "Subject: the build is green\r\n") {
+		t.Errorf("the subject: got %q, want that of the message", raw)
+	}
 	// A code without a proof does not replace a pairing: anyone can write the address.
 	code, err := s.Pair(t.Context(), admin, s.ref, capability.RoleAgent, "mallory", "")
 	must(t, "pair", err)
@@ -156,7 +165,7 @@ func TestMailsWithoutProofArePairedOnly(t *testing.T) {
 				n++
 			}
 		}
-		return n == 2
+		return n == 3
 	})
 	after, err := s.Get(t.Context(), s.ref)
 	must(t, "get", err)
