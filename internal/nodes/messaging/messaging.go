@@ -177,7 +177,8 @@ type Broker interface {
 	// the error of ctx, or bus_closed. It omits the gateways' own sessions.
 	Sessions(ctx context.Context) iter.Seq2[SessionEvent, error]
 	// Disconnect breaks a session at once. The client gets the event Disconnected and may
-	// reconnect unless the Authorizer refuses it. A session that has ended is not_found.
+	// reconnect unless the Authorizer refuses it. A session that has ended is not_found,
+	// a moment after its end at the latest.
 	Disconnect(ctx context.Context, session string) error
 	// Bucket opens a bucket, and creates it if needed.
 	Bucket(ctx context.Context, o BucketOptions) (Bucket, error)

@@ -96,8 +96,15 @@ func sessions(t *testing.T, s *suite) {
 	if closed.Session.ID != opened.Session.ID {
 		t.Errorf("session %s came and %s went", opened.Session.ID, closed.Session.ID)
 	}
-	if err := s.Broker.Disconnect(within(t), closed.Session.ID); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Errorf("closing it again: %v", err)
+	// A server may announce the end of a session before it forgets it, so that the first
+	// answers can be those of a session that is open. Each try is a request and its answer.
+	ctx := within(t)
+	err := s.Broker.Disconnect(ctx, closed.Session.ID)
+	for err == nil && ctx.Err() == nil {
+		err = s.Broker.Disconnect(ctx, closed.Session.ID)
+	}
+	if capability.CodeOf(err) != capability.CodeNotFound {
+		t.Errorf("closing it again: got %v, want %s", err, capability.CodeNotFound)
 	}
 	if err := s.Broker.Disconnect(within(t), "no such session"); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Errorf("closing one that never was: %v", err)
