@@ -157,3 +157,17 @@ test("signed manifests", async () => {
   const { manifest, original, rfc8785 } = JSON.parse(process.env.INTEROP_DIGESTS);
   assert.deepEqual(digests(manifest), { original, rfc8785 });
 });
+
+test("a web page cannot call an endpoint without a token", async () => {
+  const open = new Endpoint(module);
+  for (const [on, want] of [
+    [open, 403],
+    [endpoint, 200],
+  ]) {
+    for (const page of [{ origin: "https://page.example" }, { "sec-fetch-site": "cross-site" }]) {
+      const get = (path) => on.fetch(new Request("http://x" + path, { headers: { ...(on === endpoint && headers), ...page } }));
+      assert.equal((await get("/v1/capabilities")).status, want, JSON.stringify(page));
+      assert.equal((await get("/v1/capabilities/assets/m/assets/v.js")).status, 200, JSON.stringify(page));
+    }
+  }
+});

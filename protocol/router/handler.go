@@ -130,11 +130,16 @@ func (h *handler) untilTaken(w http.ResponseWriter, size int) {
 }
 
 // RequireToken returns a resolve function for one token and one backend. The scheme is compared
-// without case, the token in constant time. With an empty token every request is accepted,
-// which is only safe on a loopback listener.
+// without case, the token in constant time. With an empty token every program of the machine is
+// accepted, which is only safe on a loopback listener. Calls of web pages are refused then: a page
+// of any site can send them to loopback.
 func RequireToken(token secret.Value, backend Backend) func(*http.Request) (Backend, error) {
 	return func(r *http.Request) (Backend, error) {
 		if token.Empty() {
+			if fromPage(r) && !strings.HasPrefix(r.URL.Path, PathAssets) {
+				return nil, capability.Errorf(capability.CodeDenied, "", "this endpoint has no token, and takes no calls of web pages").
+					With("page_refused", "give the endpoint a token")
+			}
 			return backend, nil
 		}
 		given, ok := BearerToken(r)
@@ -146,6 +151,11 @@ func RequireToken(token secret.Value, backend Backend) func(*http.Request) (Back
 		}
 		return backend, nil
 	}
+}
+
+// fromPage reports whether a browser sent a request: no page can leave out or change these headers.
+func fromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
 // BearerToken returns the token of the Authorization header.

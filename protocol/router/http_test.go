@@ -99,6 +99,41 @@ func TestTokenIsCheckedBeforeAnythingElse(t *testing.T) {
 	}
 }
 
+func TestWebPagesReachNoEndpointWithoutAToken(t *testing.T) {
+	for _, token := range []string{"", "s3cret"} {
+		called := false
+		srv := serve(t, token, HandlerOptions{}, func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			called = true
+			return json.RawMessage(`{"text":"x"}`), nil
+		})
+		for header, value := range map[string]string{
+			"Origin": "https://page.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors",
+		} {
+			called = false
+			body := `{"method":"plugin.action.invoke","params":{"moduleId":"m","action":"A","content":{}}}`
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+PathInvoke, strings.NewReader(body))
+			req.Header.Set("Content-Type", "text/plain") // a page may send it without asking
+			req.Header.Set(header, value)
+			if token != "" {
+				req.Header.Set("Authorization", "Bearer "+token)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatalf("sending the call: %v", err)
+			}
+			_ = resp.Body.Close()
+			// Sec-Fetch-Mode alone is sent by a fetch of Node.
+			want := http.StatusOK
+			if token == "" && header != "Sec-Fetch-Mode" {
+				want = http.StatusForbidden
+			}
+			if resp.StatusCode != want || called != (want == http.StatusOK) {
+				t.Errorf("token %q, %s: status %d, called %v; want status %d", token, header, resp.StatusCode, called, want)
+			}
+		}
+	}
+}
+
 func TestTransportRefusalsCarryTheEnvelope(t *testing.T) {
 	srv := serve(t, "", HandlerOptions{MaxBody: 100}, func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 		return nil, nil

@@ -105,6 +105,7 @@ class _Request:
     path: str  # escaped, without the query
     authorization: str
     if_none_match: str = ""
+    page: bool = False  # a browser sent it: no page can leave out or change the headers that show it
     open: bool = False  # assets may be imported from any origin
 
 
@@ -142,7 +143,7 @@ class Endpoint(Module):
 
     @property
     def token(self) -> str:
-        """The bearer token of the callers. If empty, every caller is accepted."""
+        """The bearer token of the callers. If empty, every program is accepted, but no web page."""
         return self._token.decode()
 
     @token.setter
@@ -162,6 +163,9 @@ class Endpoint(Module):
 
     def _authorized(self, request: _Request) -> WireError | None:
         if not self._token:
+            if request.page and not request.path.startswith(_router.PATH_ASSETS):
+                return WireError(UNAVAILABLE, "this endpoint has no token, and takes no calls of web pages", status=403,
+                                 method=request.path[:200], details={"code": "denied", "reason": "page_refused"})
             return None
         scheme, _, given = request.authorization.partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token):
@@ -261,7 +265,8 @@ class Endpoint(Module):
         path = raw.decode("latin-1").partition("?")[0]
         if root := scope.get("root_path"):
             path = path.removeprefix(root)
-        request = _Request(scope["method"], path, headers.get("authorization", ""), headers.get("if-none-match", ""))
+        request = _Request(scope["method"], path, headers.get("authorization", ""), headers.get("if-none-match", ""),
+                           "origin" in headers or "sec-fetch-site" in headers)
         answer = await self._answer_async(request, receive, headers.get("content-length", ""))
         out = {"content-type": answer.content_type, "content-length": str(len(answer.body)), "x-content-type-options": "nosniff",
                **{k.lower(): v for k, v in answer.headers.items()}}
@@ -469,7 +474,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         request = _Request(self.command, self.path.partition("?")[0], self.headers.get("Authorization", ""),
-                           self.headers.get("If-None-Match", ""))
+                           self.headers.get("If-None-Match", ""), "Origin" in self.headers or "Sec-Fetch-Site" in self.headers)
         if request.path.startswith(("http://", "https://")):
             request.path = urlsplit(request.path).path
         if refused := self.served._admit(request):

@@ -216,6 +216,17 @@ class TokenTest(unittest.TestCase):
                         self.assertNotIn(b"right", data)
                         self.assertNotIn("Access-Control-Allow-Origin", headers)
 
+    def test_a_web_page_cannot_call_an_endpoint_without_a_token(self):
+        body = json.dumps({"method": "plugin.action.invoke", "params": {"moduleId": "greeter", "action": "none", "content": {}}})
+        for token in ("", "right"):
+            with greeter(token=token).start() as server:
+                for header, value in (("Origin", "https://page.example"), ("Sec-Fetch-Site", "cross-site")):
+                    with self.subTest(f"{token} {header}"):
+                        status, _, _ = Caller(server, token).send("POST", "/v1/capabilities/invoke", body, **{header: value})
+                        self.assertEqual(status, 200 if token else 403)
+                        status, _, _ = Caller(server, token).send("GET", "/v1/capabilities/assets/greeter/assets/v.js", **{header: value})
+                        self.assertEqual(status, 200)
+
     def test_an_address_that_others_can_reach_needs_a_token(self):
         with self.assertRaises(ValueError):
             greeter().start("0.0.0.0")

@@ -57,6 +57,8 @@ interface Incoming {
   path: string;
   authorization: string;
   ifNoneMatch: string;
+  /** Whether a browser sent it: no page can leave out or change the headers that show it. */
+  page: boolean;
   signal: AbortSignal;
   body(): Promise<Uint8Array>;
 }
@@ -167,6 +169,7 @@ export class Endpoint {
       path: new URL(request.url).pathname,
       authorization: request.headers.get("authorization") ?? "",
       ifNoneMatch: request.headers.get("if-none-match") ?? "",
+      page: request.headers.has("origin") || request.headers.has("sec-fetch-site"),
       signal: request.signal,
       body: () => this.#read(request.body ?? [], Number(request.headers.get("content-length") ?? 0)),
     });
@@ -185,6 +188,7 @@ export class Endpoint {
       path: (req.url ?? "/").split("?", 1)[0] ?? "/",
       authorization: req.headers.authorization ?? "",
       ifNoneMatch: req.headers["if-none-match"] ?? "",
+      page: req.headers.origin !== undefined || req.headers["sec-fetch-site"] !== undefined,
       signal: gone.signal,
       body: () => this.#read(req, Number(req.headers["content-length"] ?? 0)),
     });
@@ -251,9 +255,17 @@ export class Endpoint {
     }
   }
 
-  /** Refuses a request without the token, before path and body are examined. */
+  /**
+   * Refuses a request without the token, before path and body are examined. Without a token of its own, the endpoint refuses web
+   * pages: a page of any site can send requests to loopback.
+   */
   #authenticate(req: Incoming): Outgoing | undefined {
-    if (!this.#token) return undefined;
+    if (!this.#token) {
+      if (!req.page || req.path.startsWith(pathAssets)) return undefined;
+      const details = { code: "denied", reason: "page_refused" };
+      const message = "this endpoint has no token, and takes no calls of web pages";
+      return failure(new WireError("CAPABILITY_UNAVAILABLE", message, req.path.slice(0, 200), details), 403);
+    }
     const given = /^bearer\s+(\S.*)$/i.exec(req.authorization)?.[1]?.trim();
     if (given !== undefined && timingSafeEqual(sha256(given), this.#token)) return undefined;
     const message = given === undefined ? "this endpoint needs a bearer token" : "the bearer token is not valid here";
