@@ -381,42 +381,60 @@ func reachable(path string) bool {
 func (s *Service) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(SecretHeader) != "" && s.cfg.Verify != "off" {
-			if err := s.verified(w, r); err != nil {
+			verified, err := s.verified(w, r)
+			if err != nil {
 				httpapi.WriteError(w, err)
 				return
 			}
+			r = verified
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// verified returns an error unless the request is harmless or carries its verification.
-func (s *Service) verified(w http.ResponseWriter, r *http.Request) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return nil
-	}
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
-	if err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+// verified returns the request with a context in which dangerous calls need its verification. It
+// returns an error if the request is a dangerous decision itself and does not carry one.
+func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	_, t, err := s.session(r)
 	if err != nil {
-		return nil //nolint:nilerr // the handler refuses it
+		return r, nil //nolint:nilerr // the handler refuses it
 	}
-	what, err := s.dangerous(r, t.Principal(), body)
-	if err != nil || what == "" {
-		return err
+	principal := t.Principal().ID
+	var body []byte
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if body, err = httpapi.ReadBody(w, r, httpapi.BodyLimit); err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	principal, digest := t.Principal().ID, requestDigest(r.Method, r.URL.Path, body)
-	if id, digits, ok := strings.Cut(r.Header.Get(VerificationHeader), ":"); ok {
-		return s.verify.check(principal, id, digits, digest)
+	digest := requestDigest(r.Method, r.URL.RequestURI(), body)
+	id, digits, given := strings.Cut(r.Header.Get(VerificationHeader), ":")
+	if given {
+		if err := s.verify.check(principal, id, digits, digest); err != nil {
+			return nil, err
+		}
 	}
-	one, created := s.verify.ask(principal, what, digest, false)
-	if created && s.cfg.Print != nil {
-		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
+	need := func(what string) error {
+		if given {
+			return nil
+		}
+		one, created := s.verify.ask(principal, what, digest, false)
+		if created && s.cfg.Print != nil {
+			s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
+		}
+		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
+			With("console_code_required", "read it on the terminal of junctor serve, or run junctor console code").
+			Detail("verification", one.ID).Detail("what", what)
 	}
-	return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
-		With("console_code_required", "read it on the terminal of junctor serve, or run junctor console code").
-		Detail("verification", one.ID).Detail("what", what)
+	if what := dangerous(r, body); what != "" {
+		if err := need(what); err != nil {
+			return nil, err
+		}
+	}
+	return r.WithContext(policy.WithVerifier(r.Context(), func(by, what string) error {
+		if by != principal {
+			return nil // an agent's act on the way: the rules ask for an approval
+		}
+		return need(what)
+	})), nil
 }

@@ -201,7 +201,11 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
 		{http.MethodPost, "/api/v1/channels", `{"kind":"telegram","secret":"x"}`},
 		{http.MethodPost, "/api/v1/invocations", `{"target":"` + external + `","input":{}}`},
-		{http.MethodPost, "/api/v1/invocations", `{"target":"a.provider.that.may.wake","input":{}}`},
+		{http.MethodPost, "/api/coding-agents/pty-1/choose", `{"option":1}`},
+		{http.MethodPost, "/api/task-agents/coordinator/confirm/pty-1", `{"approved":true}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/pr", `{}`},
+		{http.MethodPost, "/api/workspace/x/push", `{}`},
+		{http.MethodPost, "/api/issues", `{"repo":"a/b","title":"x"}`},
 		{http.MethodPost, "/api/v1/nodes/desk/calls", `{"function":"f","input":{}}`},
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {

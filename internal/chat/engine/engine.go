@@ -108,7 +108,7 @@ type Reply struct {
 // Say stores a message, answers it, and stores the answer. to, which may be nil, receives
 // the answer while it is produced. A failed command is not an error: the Reply reports it.
 // Errors: the message was not stored (invalid_input for an empty text or a malformed
-// session, too_large, those of the store); the answer was not stored; cancelled if to failed
+// session, too_large, those of the store and of the verifier of ctx); the answer was not stored; cancelled if to failed
 // (the answer is stored all the same).
 func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	owner := session.Owner{Principal: m.Principal.ID, Session: m.Session}
@@ -119,6 +119,11 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 		return Reply{}, capability.Errorf(capability.CodeInvalidInput, "chat", "there is no text")
 	}
 	route, is, routed := e.cfg.Commands().Route(m.Text)
+	if is && routed == nil {
+		if err := e.verify(ctx, m, route); err != nil {
+			return Reply{}, err
+		}
+	}
 	if err := e.keep(ctx, owner, m, keepable(m.Text, route, is)); err != nil {
 		return Reply{}, err
 	}

@@ -20,9 +20,14 @@ import (
 )
 
 // invoker answers by the name of the action.
-type invoker struct{ calls []capability.Invocation }
+type invoker struct {
+	calls      []capability.Invocation
+	unverified error // of Verify
+}
 
 func (e *invoker) NewID() string { return "run_1" }
+
+func (e *invoker) Verify(context.Context, capability.Invocation) error { return e.unverified }
 
 func (e *invoker) Follow(_ context.Context, inv capability.Invocation, _ func(invoke.State)) (invoke.Reply, error) {
 	e.calls = append(e.calls, inv)
@@ -366,5 +371,26 @@ func TestACommandOutsideAConversation(t *testing.T) {
 		if _, err := run(text, false); capability.AsError(err).Reason != reason {
 			t.Errorf("%s: %v; want capability.AsError(err).Reason = %v", text, err, reason)
 		}
+	}
+}
+
+func TestACommandThatIsNotVerifiedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(nil)
+	r.engine.unverified = capability.Errorf(capability.CodeDenied, "test", "the person has to confirm it").With("unconfirmed", "")
+	_, err := r.Say(t.Context(), message("/x go a"), nil)
+	if capability.AsError(err) == nil || capability.AsError(err).Reason != "unconfirmed" {
+		t.Errorf("in a conversation: got %v, want reason unconfirmed", err)
+	}
+	_, err = r.Command(t.Context(), engine.Run{Message: message("/x go a"), Async: true})
+	if capability.AsError(err) == nil || capability.AsError(err).Reason != "unconfirmed" {
+		t.Errorf("in the background: got %v, want reason unconfirmed", err)
+	}
+	kept, err := r.History(t.Context(), who(), "s", 0, 10)
+	if err != nil || len(kept) != 0 || len(r.engine.calls) != 0 {
+		t.Errorf("stored %d messages, %d calls, error %v; want none", len(kept), len(r.engine.calls), err)
+	}
+	if _, err := r.Say(t.Context(), message("/help"), nil); err != nil {
+		t.Errorf("a command that calls nothing: got %v, want nil", err)
 	}
 }

@@ -45,6 +45,9 @@ func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 		text, err := e.builtin(ctx, r.Message, route)
 		return Done{Text: text}, err
 	}
+	if err := e.verify(ctx, r.Message, route); err != nil {
+		return Done{}, err
+	}
 	inv, about, err := e.invocation(ctx, r.Message, route)
 	if err != nil {
 		return Done{}, err
@@ -86,6 +89,16 @@ func Input(r *command.Route, noCache bool) (json.RawMessage, error) {
 		return nil, capability.Wrap(capability.CodeInvalidInput, "execute", "the words cannot be written", err)
 	}
 	return input, nil
+}
+
+// verify asks the verifier of ctx about the call of a command, before anything of it is stored.
+func (e *Engine) verify(ctx context.Context, m Message, route *command.Route) error {
+	if route.Command.Builtin {
+		return nil
+	}
+	return e.cfg.Runs.Verify(ctx, capability.Invocation{
+		Principal: m.Principal, Session: m.Session, Audience: capability.AudienceInternal, Target: capability.Target{Member: Member(route)},
+	})
 }
 
 // invocation returns the call of a command and its label, and appends the record "command

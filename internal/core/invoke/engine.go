@@ -274,6 +274,9 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if candidates, err = r.covered(candidates); err != nil {
 		return capability.Result{}, nil, err
 	}
+	if err := r.verify(ctx, candidates); err != nil {
+		return capability.Result{}, nil, err
+	}
 	// Before arbitrate, so that a stored outcome is returned even if the provider is
 	// disconnected.
 	if r.inv.IdempotencyKey != "" {

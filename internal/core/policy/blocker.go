@@ -78,6 +78,9 @@ func (p *Policy) pass(ctx context.Context, by capability.Principal, a Approval, 
 		return Approval{}, capability.Errorf(capability.CodeConflict, "approvals.decide", "%s is %s: the program does not wait for it any more",
 			a.ID, a.State)
 	}
+	if err := verify(ctx, by, a, r.Decision); err != nil {
+		return Approval{}, err
+	}
 	if err := (*programs).AnswerApproval(ctx, by, a, r); err != nil {
 		return Approval{}, err
 	}

@@ -319,6 +319,9 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 			"%s was asked outside a session, so it cannot be granted for one", a.ID).
 			With("", "use once, timed or always")
 	}
+	if err := verify(ctx, by, a, d); err != nil {
+		return Approval{}, nil, err
+	}
 	now := p.now().UTC()
 	defer p.decisions.begin(a.ID)() // until the grant is there, which a waiting call needs
 	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceTTL))

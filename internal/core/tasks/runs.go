@@ -66,6 +66,7 @@ type Run struct {
 type RunEngine interface {
 	NewID() string
 	Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error)
+	Verify(ctx context.Context, inv capability.Invocation) error
 }
 
 // RunLabel describes a run in lists.
@@ -101,6 +102,11 @@ func NewRuns(engine RunEngine, now func() time.Time) *Runs {
 
 // NewID returns a new id for a run whose id is needed before it begins.
 func (r *Runs) NewID() string { return r.engine.NewID() }
+
+// Verify asks the verifier of ctx about an invocation before it is made; see [invoke.Engine.Verify].
+func (r *Runs) Verify(ctx context.Context, inv capability.Invocation) error {
+	return r.engine.Verify(ctx, inv)
+}
 
 // Do runs an invocation, waits for it, and returns its outcome. Get returns the run meanwhile and
 // afterwards.

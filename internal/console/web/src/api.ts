@@ -49,7 +49,9 @@ async function once(method: string, path: string, body: unknown, verified: strin
 async function failure(r: Response): Promise<Failure> {
   let e: any = {};
   try {
-    e = (await r.json()).error ?? {};
+    const body = await r.json();
+    // The API of task agents has the members of the error at the top, and the message in error.
+    e = typeof body.error === "string" ? { ...body, message: body.error } : (body.error ?? {});
   } catch {
     // A proxy in front answered; its page is not for people.
   }

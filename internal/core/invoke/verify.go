@@ -1,0 +1,39 @@
+package invoke
+
+import (
+	"context"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// Verify asks the [policy.Verifier] of ctx about a call that is not made yet, for callers that store
+// something before the call. It returns nil for a call that would fail before it is sent.
+func (e *Engine) Verify(ctx context.Context, inv capability.Invocation) error {
+	if policy.VerifierOf(ctx) == nil {
+		return nil
+	}
+	r := run{engine: e, inv: inv}
+	candidates, err := r.resolve()
+	if err == nil {
+		candidates, _ = e.permitted(&r.inv, candidates)
+	}
+	return r.verify(ctx, candidates)
+}
+
+// verify asks the verifier of ctx, if it has one, about the first of the entries with a dangerous
+// effect: any of them may be chosen.
+func (r *run) verify(ctx context.Context, entries []*catalog.Entry) error {
+	ask := policy.VerifierOf(ctx)
+	if ask == nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Effect.AtLeast(capability.EffectExternal) {
+			return ask(r.inv.Principal.ID, "call "+text.Visible(e.Name())+" on "+text.Visible(string(e.Key())))
+		}
+	}
+	return nil
+}
