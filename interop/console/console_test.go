@@ -69,7 +69,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	start := func(listen string) {
 		t.Helper()
 		server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
-		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files)
+		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true")
 		out, err := server.StdoutPipe()
 		if err == nil {
 			err = server.Start()
@@ -88,6 +88,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	})
 	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
 
+	if err := os.WriteFile(filepath.Join(files, "plan.md"), []byte("as it was\n"), 0o600); err != nil {
+		t.Fatalf("writing a file: %v", err)
+	}
 	// What an agent asks for is shown as text, whatever it holds, and whole.
 	text := "<img src=x onerror=\"window.hacked=1\"> \u202egnp.exe \x1b[31m" + strings.Repeat("every byte of it. ", 16<<10) + "the end"
 	err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
@@ -122,7 +125,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Violations, Errors, Axe, Wide []string
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
-			Input, Diff, Merged, Discarded, Question, Stopped, Paired          string
+			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
+			Change                                                             []string
 			Asked                                                              int
 			Stolen                                                             []int
 		}
@@ -174,6 +178,12 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if got := strings.Join(n.Change, "|"); got != "- as it was\n|+ <img src=x" {
+		t.Errorf("the change of the file: got %q, want its old line and the new one", got)
+	}
+	if !regexp.MustCompile(`^\d+:\d\d of \d+:\d\d$`).MatchString(n.Played) {
+		t.Errorf("the recording is at %q, want a time of its length", n.Played)
 	}
 	if !strings.Contains(n.Diff, "+from the agent \\u202e") || !strings.Contains(n.Merged, "main is at") ||
 		!strings.Contains(n.Discarded, "/result") {

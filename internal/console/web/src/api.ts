@@ -73,11 +73,16 @@ function askForCode(what: string, wrong: string): Promise<string | null> {
 
 /** Calls the API. Dangerous decisions ask for the code from the terminal first. */
 export async function call<T = any>(method: string, path: string, body?: unknown, background = false): Promise<T> {
+  const r = await answered(method, path, body, background);
+  return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
+}
+
+async function answered(method: string, path: string, body: unknown, background: boolean): Promise<Response> {
   let verified = "";
   let open: { id: string; what: string } | null = null;
   for (;;) {
     const r = await once(method, path, body, verified, background);
-    if (r.ok) return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
+    if (r.ok) return r;
     const e = await failure(r);
     if (r.status === 401) {
       keep("");
@@ -98,5 +103,6 @@ export async function call<T = any>(method: string, path: string, body?: unknown
 }
 
 export const get = <T = any>(path: string, background = false) => call<T>("GET", path, undefined, background);
+export const getText = async (path: string): Promise<string> => (await answered("GET", path, undefined, false)).text();
 export const post = <T = any>(path: string, body: unknown = {}) => call<T>("POST", path, body);
 export const remove = <T = any>(path: string) => call<T>("DELETE", path);

@@ -4,6 +4,7 @@ import { Failure, post } from "../api";
 import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { Change } from "./compare";
 import { Answers, Values, Whole, states, topics, waits } from "./answers";
 
 /** What the call would do, in one line: its first values. */
@@ -152,6 +153,7 @@ export function ApprovalPage(p: { id: string }) {
               <Values title="Program and arguments" list={a.shown?.argv} />
               <Values title="Details" list={a.shown?.details} />
               <Values title="Everything that was asked" list={a.shown?.members} />
+              {input !== undefined && pending && <Change a={a} input={input} />}
               {input !== undefined && <Whole input={input} />}
               {!pending && <p class="note">The input is kept only while an approval is pending. Its digest stays: {a.input_digest}</p>}
             </div>

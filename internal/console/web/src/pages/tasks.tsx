@@ -4,6 +4,7 @@ import { href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, type Meaning, useLoad, visible } from "../ui";
 import { Asking } from "./answers";
 import { Fact } from "./audit";
+import { Recordings } from "./recording";
 import { Terminal } from "./terminal";
 
 export interface Task {
@@ -131,6 +132,12 @@ export function TaskPage(p: { id: string }) {
                 <>
                   <h2>What the agent shows</h2>
                   <Terminal session={session} />
+                </>
+              )}
+              {t.sessions && t.sessions.length > 0 && (
+                <>
+                  <h2>Recording</h2>
+                  <Recordings sessions={t.sessions.map((s) => ({ id: s.sessionId, name: s.label || s.sessionId }))} />
                 </>
               )}
               <Work id={p.id} />

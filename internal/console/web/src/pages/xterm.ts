@@ -5,6 +5,7 @@ import { Terminal } from "@xterm/xterm";
 export interface Screen {
   replace(data: string, cols: number, rows: number): void;
   write(data: string): void;
+  resize(cols: number, rows: number): void;
   onKeys(f: (data: string) => void): void;
   size(): { cols: number; rows: number };
   focus(): void;
@@ -39,6 +40,7 @@ export function open(parent: HTMLElement): Screen {
       term.write(data);
     },
     write: (data) => term.write(data),
+    resize: (cols, rows) => term.write("", () => term.resize(cols, rows)), // after what was written before
     onKeys: (f) => void term.onData(f),
     size: () => fit.proposeDimensions() ?? { cols: term.cols, rows: term.rows },
     focus: () => term.focus(),
