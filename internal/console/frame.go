@@ -20,6 +20,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -41,6 +43,7 @@ type frame struct {
 	endpoint, module   string
 	bundle, export, id string
 	shown              bool // the document was served
+	acts               bool // a person has confirmed that it may make dangerous calls
 	expires            time.Time
 	calls              *rate.Limiter
 }
@@ -74,6 +77,14 @@ func (f *frames) find(value string, now time.Time, document bool) (*frame, error
 	}
 	f.list[i].shown = f.list[i].shown || document
 	return f.list[i], nil
+}
+
+// acting reports whether a frame may make dangerous calls. With confirmed, it may from now on.
+func (f *frames) acting(one *frame, confirmed bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.acts = one.acts || confirmed
+	return one.acts
 }
 
 // answer is a response that is kept in memory. The API bounds its size.
@@ -232,7 +243,8 @@ func (s *Service) frameFile(w http.ResponseWriter, r *http.Request) {
 }
 
 // frameCall calls a route of the frame's module as the person who looks at it. The page sends what
-// the view asked for; the module is that of the ticket.
+// the view asked for; the module is that of the ticket. One code is enough for all dangerous calls of
+// a frame, because a view cannot ask for a code at each click.
 func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	viewer, t, err := s.session(r)
 	if err != nil {
@@ -273,6 +285,18 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	target := "/api/modules/" + url.PathEscape(one.module) + to.EscapedPath()
 	if to.RawQuery != "" {
 		target += "?" + to.RawQuery
+	}
+	if verify := policy.VerifierOf(r.Context()); verify != nil {
+		// Guard has checked a code that was sent along.
+		if s.frames.acting(one, r.Header.Get(VerificationHeader) != "") {
+			verify = nil
+		} else {
+			ask := verify
+			verify = func(principal, what string) error {
+				return ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
+			}
+		}
+		r = r.WithContext(policy.WithVerifier(r.Context(), verify))
 	}
 	got := s.ask(r, t.Principal(), req.Method, target, req.Body)
 	if got.body.Len() == 0 { // a route may answer with nothing; the view gets JSON

@@ -1,5 +1,6 @@
 // Opens the views of an endpoint in the console and prints one JSON object with what it saw. It is
 // started by views_test.go with: node views.mjs URL LINK
+// The variable ADMIN_TOKEN is the token of an admin, who sees the codes that confirm decisions.
 import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
 
@@ -25,8 +26,18 @@ await page.frameLocator("iframe").getByText("React says hello from the route").w
 await page.frameLocator("iframe").getByRole("button").click();
 await page.frameLocator("iframe").getByText("clicked 1").waitFor();
 
-// The hostile view reports by its own route what it could do.
+// The hostile view reports by its own route what it could do. A route that changes something needs a
+// code once; without one the view is refused, and asks no more.
 await page.goto(`${base}/console/views/plain/hostile`);
+await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
+seen.asked = await page.locator("dialog").textContent();
+await page.getByRole("button", { name: "Decide nothing" }).click();
+await page.getByLabel("Six digits").waitFor({ state: "detached" });
+await page.getByRole("button", { name: "Reload" }).click();
+await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
+const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
+await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
+await page.keyboard.press("Enter");
 await page.frameLocator("iframe").getByText("done").waitFor({ timeout: 60_000 });
 seen.url = page.url();
 seen.pages = context.pages().length;

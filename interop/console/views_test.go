@@ -156,14 +156,19 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	}
 	driver := exec.CommandContext(ctx, "node", "views.mjs", ready.URL, link.URL)
 	driver.Stderr = os.Stderr
+	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
+	if err != nil {
+		t.Fatalf("reading the token: %v", err)
+	}
+	driver.Env = append(os.Environ(), "ADMIN_TOKEN="+strings.TrimSpace(string(token)))
 	answer, err := driver.Output()
 	if err != nil {
 		t.Fatalf("the browser's script: %v", err)
 	}
 	var seen struct {
-		URL, Opened string
-		Pages       int
-		Again       int
+		URL, Opened, Asked string
+		Pages              int
+		Again              int
 	}
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("%v in %s", err, answer)
@@ -178,6 +183,9 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	}
 	if !strings.HasSuffix(seen.URL, "/console/views/plain/hostile") || seen.Pages != 1 {
 		t.Errorf("after the hostile view: %d pages at %s, want one at the view's address", seen.Pages, seen.URL)
+	}
+	if !strings.Contains(seen.Asked, "let the view hostile of plain act while it is open") {
+		t.Errorf("the dialog of the view's first change: got %q, want the name of the view", seen.Asked)
 	}
 	if seen.Opened != "quiet" {
 		t.Errorf("a page of the module ran a script: title %q, want quiet", seen.Opened)

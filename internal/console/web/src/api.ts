@@ -71,13 +71,14 @@ function askForCode(what: string, wrong: string): Promise<string | null> {
   });
 }
 
-/** Calls the API. Dangerous decisions ask for the code from the terminal first. */
-export async function call<T = any>(method: string, path: string, body?: unknown, background = false): Promise<T> {
-  const r = await answered(method, path, body, background);
+/** Calls the API. Dangerous decisions ask for the code from the terminal first, unless ask is false or
+ * another decision waits for its code: then they fail. */
+export async function call<T = any>(method: string, path: string, body?: unknown, background = false, ask = true): Promise<T> {
+  const r = await answered(method, path, body, background, ask);
   return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
 }
 
-async function answered(method: string, path: string, body: unknown, background: boolean): Promise<Response> {
+async function answered(method: string, path: string, body: unknown, background: boolean, ask: boolean): Promise<Response> {
   let verified = "";
   let open: { id: string; what: string } | null = null;
   for (;;) {
@@ -96,6 +97,7 @@ async function answered(method: string, path: string, body: unknown, background:
     } else {
       throw e;
     }
+    if (!ask || verification.value) throw e;
     const digits = await askForCode(open.what, wrong);
     if (digits === null) throw new Failure(0, "cancelled", "", "Nothing was decided.", "", {});
     verified = `${open.id}:${digits}`;
@@ -103,6 +105,6 @@ async function answered(method: string, path: string, body: unknown, background:
 }
 
 export const get = <T = any>(path: string, background = false) => call<T>("GET", path, undefined, background);
-export const getText = async (path: string): Promise<string> => (await answered("GET", path, undefined, false)).text();
+export const getText = async (path: string): Promise<string> => (await answered("GET", path, undefined, false, true)).text();
 export const post = <T = any>(path: string, body: unknown = {}) => call<T>("POST", path, body);
 export const remove = <T = any>(path: string) => call<T>("DELETE", path);

@@ -63,6 +63,7 @@ export function ViewPage(p: { module: string; id: string }) {
     const { port1, port2 } = new MessageChannel();
     let second = 0;
     let count = 0;
+    let ask = true; // until the person has refused to give the code
     port1.onmessage = async (e) => {
       const now = Math.floor(Date.now() / 1000);
       count = now === second ? count + 1 : 1;
@@ -81,9 +82,10 @@ export function ViewPage(p: { module: string; id: string }) {
         return;
       }
       try {
-        const value = await call("POST", `/console/frames/${t.ticket}/call`, { method: String(params?.method ?? "GET"), path: String(params?.path ?? "/"), body: params?.body });
+        const value = await call("POST", `/console/frames/${t.ticket}/call`, { method: String(params?.method ?? "GET"), path: String(params?.path ?? "/"), body: params?.body }, false, ask);
         port1.postMessage({ id, value });
       } catch (err) {
+        if ((err as Failure).code === "cancelled") ask = false;
         port1.postMessage({ id, error: (err as Error).message });
       }
     };

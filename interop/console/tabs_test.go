@@ -1,0 +1,124 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// A browser opens at most six connections to a server without TLS, so twelve tabs with a feed each
+// would be silent.
+func TestTwelveTabsShareOneFeed(t *testing.T) {
+	if why := missing(); why != "" {
+		t.Skip(why)
+	}
+	program := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	home := filepath.Join(t.TempDir(), "home")
+	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	})
+	var ready struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		t.Fatalf("reading the ready line: %v", err)
+	}
+	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
+	create := exec.CommandContext(ctx, program, "tasks", "create", "sleep 600", "--agent", "shell", "--scratch")
+	create.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("creating a task: %v\n%s", err, out)
+	}
+	var threads []struct{ ID string }
+	if err := admin.Do(ctx, http.MethodGet, "/api/coding-agents/coordinator/threads", nil, &threads); err != nil || len(threads) != 1 {
+		t.Fatalf("got %+v, %v, want one thread", threads, err)
+	}
+
+	// The browser reaches the server through this proxy, which counts the feeds.
+	to, err := url.Parse(ready.URL)
+	if err != nil {
+		t.Fatalf("the server's address: %v", err)
+	}
+	var feeds, most atomic.Int32
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/events" {
+			if n := feeds.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer feeds.Add(-1)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+
+	var link struct{ URL string }
+	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
+		t.Fatalf("asking for a link: %v", err)
+	}
+	_, code, _ := strings.Cut(link.URL, "/console/")
+	driver := exec.CommandContext(ctx, "node", "tabs.mjs", strings.Replace(front.URL, "127.0.0.1", "localhost", 1)+"/console/"+code, threads[0].ID)
+	driver.Stderr = os.Stderr
+	stop, err := driver.StdinPipe()
+	if err != nil {
+		t.Fatalf("the script's input: %v", err)
+	}
+	lines, err := driver.StdoutPipe()
+	if err == nil {
+		err = driver.Start()
+	}
+	if err != nil {
+		t.Fatalf("starting the browser's script: %v", err)
+	}
+	var seen struct{ Live, Watching, Badges int }
+	scan := bufio.NewScanner(lines)
+	for scan.Scan() {
+		if scan.Text() == "ask" {
+			err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{"target": "memory.store", "input": map[string]any{"text": "x"}}, nil)
+			if capability.CodeOf(err) != capability.CodeApprovalRequired {
+				t.Errorf("a call that waits: got %v, want %s", err, capability.CodeApprovalRequired)
+			}
+			continue
+		}
+		if err := json.Unmarshal(scan.Bytes(), &seen); err != nil {
+			t.Errorf("the script's answer: %v in %s", err, scan.Text())
+		}
+		if now, top := feeds.Load(), most.Load(); now != 1 || top != 1 {
+			t.Errorf("got %d feeds, at most %d at once, want 1 for all tabs", now, top)
+		}
+		if _, err := stop.Write([]byte("stop\n")); err != nil {
+			t.Errorf("stopping the script: %v", err)
+		}
+	}
+	if err := driver.Wait(); err != nil {
+		t.Errorf("the browser's script: %v", err)
+	}
+	if seen.Live != 13 || seen.Watching != 3 || seen.Badges != 13 {
+		t.Errorf("got %+v, want 13 tabs that are live, 3 terminals, and the approval on all 13", seen)
+	}
+}
