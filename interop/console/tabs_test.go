@@ -82,7 +82,8 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 		t.Fatalf("asking for a link: %v", err)
 	}
 	_, code, _ := strings.Cut(link.URL, "/console/")
-	driver := exec.CommandContext(ctx, "node", "tabs.mjs", strings.Replace(front.URL, "127.0.0.1", "localhost", 1)+"/console/"+code, threads[0].ID)
+	page := strings.Replace(front.URL, "127.0.0.1", "localhost", 1) + "/console/" + code
+	driver := exec.CommandContext(ctx, "node", "tabs.mjs", page, threads[0].ID)
 	driver.Stderr = os.Stderr
 	stop, err := driver.StdinPipe()
 	if err != nil {
