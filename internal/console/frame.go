@@ -43,6 +43,7 @@ type frame struct {
 	endpoint, module   string
 	bundle, export, id string
 	shown              bool // the document was served
+	app                *app // nil: a view of an endpoint
 	acts               bool // a person has confirmed that it may make dangerous calls
 	expires            time.Time
 	calls              *rate.Limiter
@@ -173,6 +174,10 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, err)
 		return
 	}
+	if one.app != nil {
+		showApp(w, one.app)
+		return
+	}
 	scheme := "http"
 	if s.secure || r.TLS != nil {
 		scheme = "https"
@@ -213,7 +218,7 @@ func (s *Service) frameFile(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	name := r.PathValue("name")
 	asset, ok := strings.CutPrefix(name, "files/")
-	if !ok {
+	if !ok || one.app != nil {
 		if f, ok := s.files.all["frame/"+name]; ok {
 			w.Header().Set("Content-Type", f.kind)
 			w.Header().Set("Cache-Control", "no-store")
@@ -265,6 +270,21 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if verify := policy.VerifierOf(r.Context()); verify != nil {
+		// Guard has checked a code that was sent along.
+		if s.frames.acting(one, r.Header.Get(VerificationHeader) != "") {
+			verify = nil
+		} else {
+			ask := verify
+			verify = func(principal, what string) error {
+				return ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
+			}
+		}
+		r = r.WithContext(policy.WithVerifier(r.Context(), verify))
+	}
+	if one.app != nil {
+		return s.appCall(w, r, t.Principal(), one.app, body)
+	}
 	var req struct {
 		Method string          `json:"method"`
 		Path   string          `json:"path"`
@@ -285,18 +305,6 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	target := "/api/modules/" + url.PathEscape(one.module) + to.EscapedPath()
 	if to.RawQuery != "" {
 		target += "?" + to.RawQuery
-	}
-	if verify := policy.VerifierOf(r.Context()); verify != nil {
-		// Guard has checked a code that was sent along.
-		if s.frames.acting(one, r.Header.Get(VerificationHeader) != "") {
-			verify = nil
-		} else {
-			ask := verify
-			verify = func(principal, what string) error {
-				return ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
-			}
-		}
-		r = r.WithContext(policy.WithVerifier(r.Context(), verify))
 	}
 	got := s.ask(r, t.Principal(), req.Method, target, req.Body)
 	if got.body.Len() == 0 { // a route may answer with nothing; the view gets JSON

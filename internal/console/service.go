@@ -128,6 +128,7 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("DELETE /console/session", plain(s.signOut))
 	mux.Handle("POST /console/tickets", plain(s.newTicket))
 	mux.Handle("POST /console/frames", plain(s.newFrame))
+	mux.Handle("POST /console/apps", plain(s.newApp))
 	mux.HandleFunc("GET /console/frames/{ticket}/{$}", s.showFrame)
 	mux.HandleFunc("GET /console/frames/{ticket}/{name...}", s.frameFile)
 	mux.Handle("POST /console/frames/{ticket}/call", plain(s.frameCall))

@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (
@@ -67,6 +68,9 @@ func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
 	for _, x := range shown.Direct {
 		if x.Canonical == actionAsk { // a run begins no other
 			continue
+		}
+		if len(x.Entries) == 1 && !mcpwire.AppOf(x.Entries[0].Contribution.Definition).Model {
+			continue // a tool for the pages of its server
 		}
 		if slices.ContainsFunc(x.Entries, permitted) && (!e.cfg.ReadOnly || x.Effect() == capability.EffectRead) {
 			if t, ok := definition(agent, x); ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // PolicyFiles is the folder of policy files.
@@ -125,6 +126,7 @@ type tool struct {
 	Description string                 `json:"description,omitempty"` // at most 200 characters
 	Effect      capability.Effect      `json:"effect"`
 	State       capability.State       `json:"state"`
+	App         *mcpwire.App           `json:"app,omitempty"` // of a tool of an MCP server that declares a page, or who may call it
 	ruling
 }
 
@@ -180,7 +182,7 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 	for i, e := range entries {
 		out[i] = tool{
 			names[e.entry.ID], e.name, e.entry.Key(), text.CutRunes(text.OneLine(e.entry.Contribution.Description), 200), e.entry.Effect,
-			e.entry.Contribution.Availability.State, s.rule(who, e.entry),
+			e.entry.Contribution.Availability.State, appOf(e.entry), s.rule(who, e.entry),
 		}
 	}
 	if limit == 0 {
@@ -188,6 +190,15 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 	}
 	body["tools"] = out
 	return httpapi.Answer(w, body, nil)
+}
+
+// appOf returns what a tool declares of its page, or nil for nothing.
+func appOf(e *catalog.Entry) *mcpwire.App {
+	app := mcpwire.AppOf(e.Contribution.Definition)
+	if app == mcpwire.AppOf(nil) {
+		return nil
+	}
+	return &app
 }
 
 // maxTools is the largest page of GET /api/v1/tools.

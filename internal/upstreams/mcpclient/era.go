@@ -194,7 +194,7 @@ func legacyVersion(v string) bool {
 func (c *Client) initialize(ctx context.Context, lk link) error {
 	k := lk.shared()
 	params := []byte(`{"protocolVersion":"` + mcpwire.Version20251125 +
-		`","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false}`)
+		`","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false},"extensions":` + mcpwire.ClientApps)
 	if c.cfg.Sampling {
 		params = append(params, `,"sampling":{}`...)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 var errEnough = errors.New("enough")
@@ -93,7 +94,7 @@ func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessa
 			params = jsonx.AppendMember(params, "cursor", cursor)
 		}
 		if k.server.Modern() {
-			params = jsonx.AppendMember(params, "_meta", c.modernMeta(nil, 0, nil))
+			params = jsonx.AppendMember(params, "_meta", c.modernMeta(nil, 0, json.RawMessage(`{"extensions":`+mcpwire.ClientApps+"}")))
 		}
 		a := c.request(ctx, lk, outgoing{method: string(l) + "/list", params: append(params, '}')})
 		if k.contradicted(a) && !renewed {

@@ -88,6 +88,9 @@ func (c *Client) capabilities(r *Request) json.RawMessage {
 		if v := member(r.Relay.Capabilities, "sampling"); c.cfg.Sampling && len(v) > 0 && v[0] == '{' {
 			out = jsonx.AppendMember(out, "sampling", v)
 		}
+		if mcpwire.At(r.Relay.Capabilities, []string{"extensions", mcpwire.ExtensionApps}) != nil {
+			out = jsonx.AppendMember(out, "extensions", []byte(mcpwire.ClientApps))
+		}
 		return append(out, '}')
 	case r.Ask != nil && c.cfg.Sampling:
 		return json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{}}`)

@@ -4,6 +4,7 @@ import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
 import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, useLoad, visible } from "../ui";
 import { toolOf } from "../approval";
+import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
 
 interface Tool {
@@ -15,6 +16,7 @@ interface Tool {
   decision: string;
   rules?: { id: string; file: string; line: number; text?: string }[];
   description?: string;
+  app?: AppOf;
 }
 
 const decisions: Record<string, Meaning> = { allow: "ok", ask: "wait", deny: "bad" };
@@ -131,14 +133,19 @@ export function CatalogEntry(p: { action: string }) {
     void get("/api/v1/catalog/agent").then((all) => (entry.value = all.actions.find((a: any) => a.canonicalAction === p.action || a.name === p.action) ?? null));
   }, [p.action]);
   const mine = (tools.data?.tools ?? []).filter((t) => t.tool === p.action || `ext.mcp.${t.tool.replace("/", ".")}` === p.action);
+  const shows = mine.find((t) => t.app?.resource);
   const input = useSignal("{}");
-  const answer = useSignal<unknown>(undefined);
+  const answer = useSignal<any>(undefined);
+  const sent = useSignal<unknown>({}); // the input of the answer
   const failed = useSignal<Failure | null>(null);
   const send = async (dry: boolean) => {
     failed.value = null;
     answer.value = undefined;
     try {
-      answer.value = await post("/api/v1/invocations", { target: p.action, input: JSON.parse(input.value), dry_run: dry });
+      const given = JSON.parse(input.value);
+      const got = await post("/api/v1/invocations", { target: p.action, input: given, dry_run: dry });
+      sent.value = given;
+      answer.value = got;
     } catch (e) {
       failed.value = e instanceof Failure ? e : new Failure(0, "invalid_input", "", `The input is not JSON: ${(e as Error).message}.`, "", {});
     }
@@ -175,6 +182,7 @@ export function CatalogEntry(p: { action: string }) {
             </Act>
           </div>
           {failed.value && <Trouble error={failed.value} />}
+          {answer.value?.result?.content && shows && <App tool={shows.tool} input={sent.value} result={answer.value.result} />}
           {answer.value !== undefined && (
             <div class="code">
               <div class="h">Answer</div>

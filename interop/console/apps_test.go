@@ -1,0 +1,98 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Pages of tools (MCP Apps) are tried with a published server, and with one that wants more.
+func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
+	if why := missing(); why != "" {
+		t.Skip(why)
+	}
+	program := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	home := filepath.Join(t.TempDir(), "home")
+	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	})
+	var ready struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		t.Fatalf("reading the ready line: %v", err)
+	}
+	admin := dial(t, ready.URL, home, "admin")
+	interop, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatalf("the folder of the tests: %v", err)
+	}
+	for name, words := range map[string][]string{
+		"clock":   {interop + "/node_modules/@modelcontextprotocol/server-basic-vanillajs/dist/index.js", "--stdio"},
+		"hostile": {interop + "/console/appserver.mjs"},
+	} {
+		add := exec.CommandContext(ctx, program, append([]string{"mcp", "add", name, "--trust-hints=no", "--ro=" + interop, "--", "node"}, words...)...)
+		add.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
+		if out, err := add.CombinedOutput(); err != nil {
+			t.Fatalf("adding %s: %v\n%s", name, err, out)
+		}
+	}
+	var link struct{ URL string }
+	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
+		t.Fatalf("asking for a link: %v", err)
+	}
+	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
+	if err != nil {
+		t.Fatalf("reading the token: %v", err)
+	}
+	driver := exec.CommandContext(ctx, "node", "apps.mjs", ready.URL, link.URL)
+	driver.Stderr = os.Stderr
+	driver.Env = append(os.Environ(), "ADMIN_TOKEN="+strings.TrimSpace(string(token)))
+	answer, err := driver.Output()
+	if err != nil {
+		t.Fatalf("the browser's script: %v", err)
+	}
+	var seen struct {
+		Called, Confirmed, Acts, Asks, Allowed, URL string
+		Again                                       bool
+		Pages                                       int
+		Hostile                                     struct {
+			Input        struct{ Text string }
+			Result, Text string
+			Worked       []string
+		}
+	}
+	if err := json.Unmarshal(answer, &seen); err != nil {
+		t.Fatalf("the script's answer: %v in %s", err, answer)
+	}
+	acts := "let the view ui://get-time/mcp-app.html of mcp.clock act"
+	if !strings.Contains(seen.Called, "call ") || !strings.Contains(seen.Confirmed, acts) || !seen.Again {
+		t.Errorf("the published page: confirmed %q, then %q, a new time: %v; want the call, the page by name, true",
+			seen.Called, seen.Confirmed, seen.Again)
+	}
+	h := seen.Hostile
+	if h.Input.Text != "x" || h.Result != "shown x" || h.Text != "reported 0" || len(h.Worked) > 0 {
+		t.Errorf("the hostile page got %+v, want the input x, its result, its own tool, and nothing else", h)
+	}
+	if host := "connect to https://declared.example"; seen.Asks != "It asks to "+host || !strings.Contains(seen.Allowed, host) {
+		t.Errorf("it asks %q, confirmed %q; want the one host that it may declare", seen.Asks, seen.Allowed)
+	}
+	if seen.Pages != 1 || !strings.Contains(seen.URL, "/console/catalog/") {
+		t.Errorf("then %d pages at %s, want one at the tool", seen.Pages, seen.URL)
+	}
+}
