@@ -21,11 +21,11 @@ func dangerous(r *http.Request, body []byte) string {
 	}
 	first, id, _ := strings.Cut(rest, "/")
 	switch first {
-	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients", "channels":
+	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients", "imports", "channels":
 		var req struct {
 			DryRun bool `json:"dry_run"`
 		}
-		if r.Method == http.MethodDelete || first == "clients" && json.Unmarshal(body, &req) == nil && req.DryRun {
+		if r.Method == http.MethodDelete || (first == "clients" || first == "imports") && json.Unmarshal(body, &req) == nil && req.DryRun {
 			return "" // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest)
@@ -41,8 +41,8 @@ func dangerous(r *http.Request, body []byte) string {
 	return ""
 }
 
-// publishes describes a request to the API of task agents that publishes work or answers for a
-// person, or returns "".
+// publishes describes a request to the APIs of task agents and endpoints that publishes work, answers
+// for a person, or connects an endpoint, or returns "".
 func publishes(r *http.Request) string {
 	rest := strings.TrimPrefix(r.URL.Path, "/api/")
 	first, _, _ := strings.Cut(rest, "/")
@@ -54,6 +54,10 @@ func publishes(r *http.Request) string {
 		}
 	case "issues":
 		return strings.ToLower(r.Method) + " " + text.Visible(rest)
+	case "capability-router":
+		if last == "connect" {
+			return "connect an endpoint"
+		}
 	case "coding-agents", "task-agents":
 		switch {
 		case last == "pr":

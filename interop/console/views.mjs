@@ -1,10 +1,10 @@
 // Opens the views of an endpoint in the console and prints one JSON object with what it saw. It is
-// started by views_test.go with: node views.mjs URL LINK
+// started by views_test.go with: node views.mjs URL LINK ENDPOINT
 // The variable ADMIN_TOKEN is the token of an admin, who sees the codes that confirm decisions.
 import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const [url, link] = process.argv.slice(2);
+const [url, link, endpoint] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
 const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
 const seen = { errors: [] };
@@ -16,6 +16,27 @@ page.on("console", (m) => process.env.DEBUG && console.error(m.type(), m.text().
 page.on("pageerror", (e) => page.frames().length && seen.errors.push(e.message));
 await page.goto(link);
 await page.locator("nav").waitFor();
+
+/** Confirms the decision whose dialog is open. */
+async function confirm() {
+  await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
+  const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
+  await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
+  await page.keyboard.press("Enter");
+}
+
+// The endpoint is connected on the page Connect, and says what it is.
+await page.goto(`${base}/console/connect`);
+await page.getByLabel("Or add").selectOption({ label: "Endpoint with modules" });
+await page.getByLabel("Name").fill("far");
+await page.getByLabel("URL").fill(endpoint);
+await page.getByLabel("What it is, such as home-machine").fill("home-machine");
+const sent = page.waitForRequest((r) => r.url().endsWith("/api/capability-router/connect"));
+await page.getByRole("button", { name: "Add it" }).click();
+seen.sent = (await sent).postDataJSON();
+await confirm();
+await page.getByText("Connected as far").waitFor();
+seen.connected = await page.getByText("Connected as far").textContent();
 
 // From the page Views by a click, as a person would.
 await page.goto(`${base}/console/views`);
@@ -35,9 +56,7 @@ await page.getByRole("button", { name: "Decide nothing" }).click();
 await page.getByLabel("Six digits").waitFor({ state: "detached" });
 await page.getByRole("button", { name: "Reload" }).click();
 await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
-const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
-await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
-await page.keyboard.press("Enter");
+await confirm();
 await page.frameLocator("iframe").getByText("done").waitFor({ timeout: 60_000 });
 seen.url = page.url();
 seen.pages = context.pages().length;

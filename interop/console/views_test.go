@@ -146,15 +146,11 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		t.Fatalf("ready line: %v", err)
 	}
 	admin := dial(t, ready.URL, home, "admin")
-	body := map[string]any{"endpoint": map[string]any{"id": "far", "baseUrl": far.URL}}
-	if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", body, nil); err != nil {
-		t.Fatal(err)
-	}
 	var link struct{ URL string }
 	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
 		t.Fatal(err)
 	}
-	driver := exec.CommandContext(ctx, "node", "views.mjs", ready.URL, link.URL)
+	driver := exec.CommandContext(ctx, "node", "views.mjs", ready.URL, link.URL, far.URL)
 	driver.Stderr = os.Stderr
 	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
 	if err != nil {
@@ -166,9 +162,13 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		t.Fatalf("the browser's script: %v", err)
 	}
 	var seen struct {
-		URL, Opened, Asked string
-		Pages              int
-		Again              int
+		URL, Opened, Asked, Connected string
+		Sent                          struct {
+			Provider string
+			Endpoint struct{ ID, BaseURL string }
+		}
+		Pages int
+		Again int
 	}
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("%v in %s", err, answer)
@@ -183,6 +183,10 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	}
 	if !strings.HasSuffix(seen.URL, "/console/views/plain/hostile") || seen.Pages != 1 {
 		t.Errorf("after the hostile view: %d pages at %s, want one at the view's address", seen.Pages, seen.URL)
+	}
+	if s := seen.Sent; s.Provider != "home-machine" || s.Endpoint.ID != "far" || s.Endpoint.BaseURL != far.URL ||
+		!strings.Contains(seen.Connected, "@test/plain") {
+		t.Errorf("connecting: sent %+v, answered %q; want the endpoint far of home-machine, and its modules", s, seen.Connected)
 	}
 	if !strings.Contains(seen.Asked, "let the view hostile of plain act while it is open") {
 		t.Errorf("the dialog of the view's first change: got %q, want the name of the view", seen.Asked)

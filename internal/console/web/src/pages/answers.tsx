@@ -10,7 +10,7 @@ export const states: Record<string, Meaning> = { pending: "wait", approved: "ok"
 export const waits = (a: Approval) => a.kind === "terminal" || a.kind === "question";
 
 
-function Field(p: { secret?: boolean; label: string; value: string; set: (v: string) => void }) {
+export function Field(p: { secret?: boolean; label?: string; value: string; set: (v: string) => void }) {
   return p.secret ? (
     <input type="password" autocomplete="off" aria-label={p.label} value={p.value} onInput={(e) => p.set(e.currentTarget.value)} />
   ) : (

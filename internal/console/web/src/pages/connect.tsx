@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { Failure, post, remove } from "../api";
 import { href } from "../route";
+import { Field } from "./answers";
 import { Act, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
 
 interface Client {
@@ -79,7 +80,8 @@ export function Connect() {
       </Show>
       <p class="sub">To move the MCP servers that a client has behind junctor as well, run: <span class="m">junctor setup</span></p>
       <h2>What junctor reaches</h2>
-      <AddServer />
+      <Import />
+      <Add />
       <p>
         <a href={href("/providers")}>Everything that is connected</a>
       </p>
@@ -87,26 +89,30 @@ export function Connect() {
   );
 }
 
-/** Reads the forms of mcp.json that clients use: {mcpServers: {name: {command, args, env, url}}}. */
-export function parseServers(text: string): { name: string; body: any; secrets: string[] }[] {
-  const parsed = JSON.parse(text);
-  const servers = parsed.mcpServers ?? parsed.servers ?? parsed["mcp"]?.servers ?? parsed;
-  if (!servers || typeof servers !== "object") throw new Error("it has no member mcpServers");
-  return Object.entries<any>(servers).map(([name, s]) => {
-    if (!s || typeof s !== "object" || (!s.command && !s.url)) throw new Error(`${name} has neither command nor url`);
-    const secrets = Object.entries<string>({ ...(s.env ?? {}), ...(s.headers ?? {}) })
-      .filter(([k, v]) => /key|token|secret|password|authorization/i.test(k) || /^(sk-|gh[pousr]_|xox|Bearer )/.test(String(v)))
-      .map(([k]) => k);
-    const command = s.command ? [s.command, ...(s.args ?? [])] : undefined;
-    return { name, body: { name, command, url: s.url, env: s.env, headers: s.headers }, secrets };
-  });
+interface Imported {
+  moved: Record<string, string>;
+  left?: Record<string, string>;
+  folders?: Record<string, { read?: string[]; write?: string[] }>;
+  secrets?: string[];
 }
 
-function AddServer() {
+/** Adds the MCP servers of a client's file. The server reads the file, first without adding anything. */
+function Import() {
   const text = useSignal("");
-  const found = useSignal<ReturnType<typeof parseServers>>([]);
-  const wrong = useSignal("");
-  const done = useSignal<Record<string, string>>({});
+  const plan = useSignal<Imported | null>(null);
+  const chosen = useSignal<string[]>([]);
+  const added = useSignal<Imported | null>(null);
+  const body = (more: object) => ({ file: "pasted.json", text: text.value, ...more });
+  const look = async () => {
+    added.value = null;
+    plan.value = await post<Imported>("/api/v1/imports", body({ move: ["*"], dry_run: true }));
+    chosen.value = Object.keys(plan.value.moved ?? {});
+  };
+  const add = async () => {
+    added.value = await post<Imported>("/api/v1/imports", body({ move: chosen.value }));
+    plan.value = null;
+    text.value = "";
+  };
   return (
     <>
       <label class="field">
@@ -115,44 +121,219 @@ function AddServer() {
           value={text.value}
           spellcheck={false}
           placeholder={'{"mcpServers": {"files": {"command": "npx", "args": ["-y", "…"]}}}'}
-          onInput={(e) => {
-            text.value = e.currentTarget.value;
-            wrong.value = "";
-            found.value = [];
-            if (!text.value.trim()) return;
-            try {
-              found.value = parseServers(text.value);
-            } catch (err) {
-              wrong.value = (err as Error).message;
-            }
-          }}
+          onInput={(e) => ((text.value = e.currentTarget.value), (plan.value = null))}
         />
       </label>
-      {wrong.value && <p class="note bad">This cannot be read: {visible(wrong.value)}.</p>}
-      {found.value.length > 0 && (
-        <ul class="list">
-          {found.value.map((s) => (
-            <li class="row c-four" key={s.name}>
-              <b>{visible(s.name)}</b>
-              <span class="m clip">{visible(s.body.command?.join(" ") ?? s.body.url)}</span>
-              <span class="who opt">{s.secrets.length ? `holds credentials: ${s.secrets.join(", ")}` : "runs confined"}</span>
-              {s.secrets.length ? (
-                <span class="who">junctor setup moves it with its credentials</span>
-              ) : (
-                <span class="btns">
-                  {done.value[s.name] ? (
-                    <Tag is="ok">{done.value[s.name]}</Tag>
-                  ) : (
-                    <Act do={() => post("/api/v1/upstreams", s.body).then((r: any) => (done.value = { ...done.value, [s.name]: `added, ${r?.counts?.tools ?? r?.tools ?? 0} tools` }))}>
-                      Add it
-                    </Act>
-                  )}
-                </span>
-              )}
-            </li>
-          ))}
-        </ul>
+      {text.value.trim() && !plan.value && (
+        <p class="btns">
+          <Act do={look}>Show what would be added</Act>
+        </p>
+      )}
+      {plan.value && (
+        <>
+          <ul class="list">
+            {Object.entries(plan.value.moved ?? {}).map(([from, to]) => (
+              <li class="row c-four" key={from}>
+                <label>
+                  <input
+                    type="checkbox"
+                    checked={chosen.value.includes(from)}
+                    onChange={() => (chosen.value = chosen.value.includes(from) ? chosen.value.filter((n) => n !== from) : [...chosen.value, from])}
+                  />{" "}
+                  <b>{visible(to)}</b>
+                </label>
+                <span class="m clip">{visible([...(plan.value?.folders?.[from]?.read ?? []), ...(plan.value?.folders?.[from]?.write ?? [])].join(" "))}</span>
+                <span class="who opt">runs confined, and sees these folders</span>
+              </li>
+            ))}
+            {Object.entries(plan.value.left ?? {}).map(([name, why]) => (
+              <li class="row c-four" key={name}>
+                <span>{visible(name)}</span>
+                <span class="who">{visible(why)}</span>
+                <Tag is="bad">stays</Tag>
+              </li>
+            ))}
+          </ul>
+          {(plan.value.secrets ?? []).length > 0 && (
+            <p class="sub">
+              Credentials become named secrets, which are never shown: <span class="m">{visible((plan.value.secrets ?? []).join(", "))}</span>
+            </p>
+          )}
+          {chosen.value.length > 0 && (
+            <p class="btns">
+              <Act kind="p" do={add}>
+                Add {chosen.value.length === 1 ? "it" : `the ${chosen.value.length} servers`}
+              </Act>
+            </p>
+          )}
+        </>
+      )}
+      {added.value && (
+        <p class="note" role="status">
+          Added: {visible(Object.values(added.value.moved ?? {}).join(", ") || "nothing")}. <a href={href("/providers")}>See their tools</a>
+        </p>
       )}
     </>
+  );
+}
+
+interface Kind {
+  title: string;
+  about: string;
+  fields: [name: string, label: string, kind?: "password" | "secret" | "check" | "optional"][];
+  add(v: Record<string, string>): Promise<string>;
+}
+
+const some = (v: string | undefined) => (v?.trim() ? v.trim() : undefined);
+const counted = (r: any) => `${r?.counts?.tools ?? r?.tools ?? 0} tools`;
+const upstream = (body: object) => post<any>("/api/v1/upstreams", body).then((r) => `Added, ${counted(r)}.`);
+const synced = (r: any) => {
+  const modules: string[] = [...(r?.sync?.registered ?? []), ...(r?.sync?.reloaded ?? [])];
+  return `Connected as ${r?.endpoint?.id}${modules.length ? `: ${modules.join(", ")}` : ""}.`;
+};
+
+const kinds: Record<string, Kind> = {
+  mcp: {
+    title: "MCP server by its address",
+    about: "Its tools are called by their names with the name of the server in front.",
+    fields: [
+      ["name", "Name"],
+      ["url", "URL"],
+      ["secret", "Secret with its bearer token", "secret"],
+      ["private", "It is on this machine or in a private network", "check"],
+    ],
+    add: (v) => upstream({ name: v.name, url: v.url, bearer_secret: some(v.secret), private_network: v.private === "on" }),
+  },
+  openapi: {
+    title: "HTTP API by its OpenAPI document",
+    about: "Each operation becomes a tool.",
+    fields: [
+      ["name", "Name"],
+      ["document", "URL of the document"],
+      ["url", "URL of the API, if it is another server", "optional"],
+      ["secret", "Secret for the API", "secret"],
+      ["private", "It is on this machine or in a private network", "check"],
+    ],
+    add: (v) => upstream({ name: v.name, kind: "openapi", document: v.document, url: some(v.url), api_secret: some(v.secret), private_network: v.private === "on" }),
+  },
+  a2a: {
+    title: "A2A agent by its card",
+    about: "Each of its skills becomes a tool.",
+    fields: [
+      ["name", "Name"],
+      ["url", "URL of the card"],
+      ["secret", "Secret with its bearer token", "secret"],
+      ["private", "It is on this machine or in a private network", "check"],
+    ],
+    add: (v) => upstream({ name: v.name, kind: "a2a", url: v.url, bearer_secret: some(v.secret), private_network: v.private === "on" }),
+  },
+  endpoint: {
+    title: "Endpoint with modules",
+    about: "A program that speaks the capability router's protocol: an elizaOS agent, or one made with an SDK.",
+    fields: [
+      ["id", "Name", "optional"],
+      ["url", "URL"],
+      ["token", "Its token", "password"],
+      ["provider", "What it is, such as home-machine", "optional"],
+    ],
+    add: (v) =>
+      post("/api/capability-router/connect", {
+        endpoint: { id: some(v.id), baseUrl: v.url, token: some(v.token) },
+        provider: some(v.provider),
+      }).then(synced),
+  },
+  cloud: {
+    title: "Endpoint that a cloud makes",
+    about: "The cloud creates an agent, and junctor connects it.",
+    fields: [
+      ["name", "Name of the agent"],
+      ["token", "Your token at the cloud", "password"],
+      ["base", "Address of the cloud", "optional"],
+    ],
+    add: (v) => post("/api/capability-router/connect", { cloud: { name: v.name, authToken: v.token, cloudApiBase: some(v.base) } }).then(synced),
+  },
+  device: {
+    title: "Device",
+    about: "Makes a token that lets devices in for an hour, and shows the command to run on the device.",
+    fields: [["name", "Name"]],
+    add: (v) =>
+      post<any>("/api/v1/tokens", { role: "node", name: v.name, expires: "1h" }).then(
+        (t) => `Shown once. On the device, write this token to a file: ${t.token} — then run: junctor node join ${location.origin} --node-token-file FILE`,
+      ),
+  },
+};
+
+/** Adds one provider of another kind. */
+function Add() {
+  const kind = useSignal("mcp");
+  const values = useSignal<Record<string, string>>({});
+  const done = useSignal("");
+  const secrets = useLoad<{ secrets: { name: string }[] }>("/api/v1/secrets", /^secret\./);
+  const k = kinds[kind.value];
+  const set = (name: string, v: string) => (values.value = { ...values.value, [name]: v });
+  const missing = k.fields.filter(([name, , how]) => !how && !values.value[name]?.trim());
+  return (
+    <form
+      aria-label="Add a provider"
+      onSubmit={(e) => e.preventDefault()}
+    >
+      <label class="field">
+        Or add
+        <select value={kind.value} onChange={(e) => ((kind.value = e.currentTarget.value), (values.value = {}), (done.value = ""))}>
+          {Object.entries(kinds).map(([id, one]) => (
+            <option key={id} value={id}>
+              {one.title}
+            </option>
+          ))}
+        </select>
+      </label>
+      <p class="sub">{k.about}</p>
+      {k.fields.map(([name, label, how]) =>
+        how === "check" ? (
+          <p key={name}>
+            <label>
+              <input type="checkbox" checked={values.value[name] === "on"} onChange={(e) => set(name, e.currentTarget.checked ? "on" : "")} /> {label}
+            </label>
+          </p>
+        ) : (
+          <label class="field" key={name}>
+            {label}
+            {how === "secret" ? (
+              <select value={values.value[name] ?? ""} onChange={(e) => set(name, e.currentTarget.value)}>
+                <option value="">none; “junctor secrets set NAME” stores one</option>
+                {(secrets.data?.secrets ?? []).map((s) => (
+                  <option key={s.name}>{s.name}</option>
+                ))}
+              </select>
+            ) : (
+              <Field secret={how === "password"} value={values.value[name] ?? ""} set={(v) => set(name, v)} />
+            )}
+          </label>
+        ),
+      )}
+      <p class="btns">
+        {missing.length === 0 ? (
+          <Act
+            kind="p"
+            do={async () => {
+              done.value = "";
+              done.value = await k.add(values.value);
+              values.value = {};
+            }}
+          >
+            Add it
+          </Act>
+        ) : (
+          <button type="button" class="b" disabled>
+            Add it
+          </button>
+        )}
+      </p>
+      {done.value && (
+        <p class="note" role="status">
+          {visible(done.value)}
+        </p>
+      )}
+    </form>
   );
 }
