@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -379,7 +380,7 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 	}
 	for _, name := range names {
 		if name != "*" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
-			left[name] = "the client has no such server"
+			left[name] = "it is not in the file"
 		}
 	}
 	return out
@@ -388,22 +389,22 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
 // become secrets. A server that is an upstream already, from another client, is used again.
 func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
-	d := Definition{
-		Name: upstreamName(server.Name), Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args, TrustHints: trustHints,
-	}
-	d.ReadOnly, d.ReadWrite = s.folders(server)
-	var values []secretValue
-	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
-	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)
+	d, values := definition(server, upstreamName(server.Name))
 	for _, other := range s.cfg.Upstreams.Find(d) {
 		if s.sameSecrets(server.Env, d.EnvSecrets, other.EnvSecrets) && s.sameSecrets(server.Headers, d.HeaderSecrets, other.HeaderSecrets) {
 			r.Servers[server.Name] = other.Name
 			return nil
 		}
 	}
-	if s.cfg.Upstreams.Has(d.Name) {
-		d.Name += "-" + r.Client
+	for base, n := d.Name, 2; s.taken(d.Name, values); n++ {
+		suffix := strconv.Itoa(n)
+		if n == 2 && r.Client != "" {
+			suffix = r.Client
+		}
+		d, values = definition(server, base+"-"+suffix)
 	}
+	d.TrustHints = trustHints
+	d.ReadOnly, d.ReadWrite = s.folders(server)
 	var set []string
 	for _, v := range values {
 		if err := s.cfg.Secrets.Set(v.name, secret.New(v.value)); err != nil {
@@ -419,6 +420,22 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 	}
 	r.Servers[server.Name], r.Added, r.Secrets = d.Name, append(r.Added, d.Name), append(r.Secrets, set...)
 	return nil
+}
+
+// taken reports whether an upstream has the name, or one of the secrets exists with another value.
+func (s *Service) taken(name string, values []secretValue) bool {
+	return s.cfg.Upstreams.Has(name) || slices.ContainsFunc(values, func(v secretValue) bool {
+		stored, err := s.cfg.Secrets.Get(v.name)
+		return err == nil && subtle.ConstantTimeCompare([]byte(stored.Reveal()), []byte(v.value)) != 1
+	})
+}
+
+// definition returns a server as the upstream of a name, and the secrets that it needs.
+func definition(server clients.Server, name string) (d Definition, values []secretValue) {
+	d = Definition{Name: name, Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args}
+	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
+	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)
+	return d, values
 }
 
 // sameSecrets reports whether an upstream has the same secret variables or headers as a server.

@@ -228,3 +228,33 @@ func FuzzJSONWithComments(f *testing.F) {
 		}
 	})
 }
+
+func TestRecognizeReadsTheFormOfEachClient(t *testing.T) {
+	t.Parallel()
+	files := fixtures()
+	files["opencode 2"] = `{"mcp": {"servers": {"files": {"type": "local", "command": ["npx"]}, "other": {"type": "remote", "url": "https://x.example"}}}}`
+	for client, text := range files {
+		name := "mcp.json"
+		if client == "codex" {
+			name = "config.toml"
+		}
+		got, err := clients.Recognize(name, []byte(text))
+		if err != nil {
+			t.Errorf("Recognize(%s): %v", client, err)
+			continue
+		}
+		var names []string
+		for _, s := range got.Servers {
+			if s.Stays == "" {
+				names = append(names, s.Name)
+			}
+		}
+		if d := cmp.Diff([]string{"files", "other"}, names); d != "" {
+			t.Errorf("Recognize(%s): servers (-want +got):\n%s", client, d)
+		}
+	}
+	odd := `{"mcp": {"servers": {"type": "local", "command": ["npx", "x"]}}}`
+	if got, err := clients.Recognize("opencode.json", []byte(odd)); err != nil || len(got.Servers) != 1 || got.Servers[0].Name != "servers" {
+		t.Errorf("a server called servers = %v, %v; want it as the only server", got.Servers, err)
+	}
+}
