@@ -329,7 +329,7 @@ func TestWithoutAServer(t *testing.T) {
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
 		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
-		"invoke": "fs.list", "mcp import": file + " --dry-run",
+		"invoke": "fs.list", "mcp import": file + " --dry-run", "mcp search": "files",
 		"modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n",
 		"policy allow": "f/x", "policy ask": "f/x", "policy check": file, "policy deny": "f/x", "policy reset": "f/x",
 		"policy set": "f strict", "policy test": "f/x --as agent:x",
