@@ -319,7 +319,8 @@ func TestWithoutAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := map[string]string{
-		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
+		"access": "", "audit trail": "run_1", "audit show": "run_1", "audit forget": "run_1",
+		"audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
 		"channels add": "telegram --token-secret s", "channels pair": "telegram --role agent", "channels remove": "telegram",

@@ -469,10 +469,7 @@ func split(server string, in map[string]string, values []secretValue) (plain, se
 	return plain, secrets, values
 }
 
-var (
-	notName        = regexp.MustCompile(`[^a-z0-9.]+`)
-	credentialName = regexp.MustCompile(`(?i)(token|secret|password|passwd|passphrase|credential|authorization|cookie|api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|[_-]pat|[_-]dsn)$|^(key|pat|auth|dsn|database_url)$`)
-)
+var notName = regexp.MustCompile(`[^a-z0-9.]+`)
 
 // credential reports whether a variable or header seems to hold a credential, by its name, the
 // form of its value, or a password within a URL.
@@ -480,7 +477,7 @@ func credential(name, value string) bool {
 	if value == "" {
 		return false
 	}
-	if credentialName.MatchString(name) || len(secret.FindTokens(value)) > 0 {
+	if secret.NamesCredential(name) || len(secret.FindTokens(value)) > 0 {
 		return true
 	}
 	_, rest, isURL := strings.Cut(value, "://")
