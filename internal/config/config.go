@@ -40,10 +40,13 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
-	OTel       OTel       `koanf:"otel"`
-	Vault      Vault      `koanf:"vault"`
-	Console    Console    `koanf:"console"`
-	Approvals  Approvals  `koanf:"approvals"`
+	OTel      OTel      `koanf:"otel"`
+	Vault     Vault     `koanf:"vault"`
+	Console   Console   `koanf:"console"`
+	Approvals Approvals `koanf:"approvals"`
+
+	Clients map[string]Client `koanf:"clients" doc:"Settings of clients by the name of their token, which junctor setup gives them (claude, codex, …). approvals_wait is approvals.wait for this client: raise it for one that waits longer than a minute. As a variable: a JSON object."`
+
 	OAuth      OAuth      `koanf:"oauth"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
@@ -247,7 +250,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.checkClients(),
+		c.OTel.validate(),
 		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.Gateway.validate(), c.Node.validate(),
 		c.Host.validate(c.Node.Development)); err != nil {
 		return err
