@@ -130,6 +130,8 @@ type record struct {
 	// Added lists the upstreams and Secrets the secrets that the setup created.
 	Added   []string `json:"added,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+	// WasConnected is true if the file had an entry of junctor before.
+	WasConnected bool `json:"was_connected,omitempty"`
 	// CreatesToken is true while the token is created and its file is not yet written. A token with
 	// the client's name that exists then was created by this setup.
 	CreatesToken bool `json:"creates_token,omitempty"`
@@ -229,7 +231,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		readOnly, readWrite := s.folders(server)
 		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
 	}
-	r := record{Client: name, File: file, Servers: map[string]string{}}
+	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if old, err := s.record(name); err == nil { // interrupted before the file was changed
 		r.Added, r.Secrets, r.CreatesToken = old.Added, old.Secrets, old.CreatesToken
 	}
@@ -523,8 +525,14 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
+	now, err := c.Read(file)
+	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
+		if err := hostfs.WriteFile(target(file), rest); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
+		}
+	}
 	after, _ := os.ReadFile(file)
-	now, _ := c.Read(file)
+	now, _ = c.Read(file)
 	s.takeBack(ctx, by, r)
 	return setupserve.Result{
 		Client: name, File: file, Moved: r.Servers,

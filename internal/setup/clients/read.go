@@ -106,6 +106,12 @@ func (c Client) servers(text []byte) (map[string]json.RawMessage, error) {
 			return nil, err
 		}
 	}
+	if c.Format == YAML {
+		var err error
+		if doc, err = yamlDocument(text); err != nil {
+			return nil, err
+		}
+	}
 	for _, key := range c.Keys {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(doc, &members); err != nil {

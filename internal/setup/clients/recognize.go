@@ -19,8 +19,11 @@ func Recognize(file string, text []byte) (Config, error) {
 		return Config{}, capability.Errorf(capability.CodeTooLarge, "clients", "%s is larger than %d bytes", file, maxFileBytes)
 	}
 	format := JSON
-	if strings.EqualFold(filepath.Ext(file), ".toml") {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".toml":
 		format = TOML
+	case ".yaml", ".yml":
+		format = YAML
 	}
 	fault := ""
 	for _, c := range forms() {
