@@ -39,7 +39,7 @@ func (a *app) auditCommand() *cobra.Command {
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
 		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
 			func(q url.Values, _ string) { q.Set("denied", "true") }),
-		a.auditVerifyCommand(), a.auditTailCommand())
+		a.auditShowCommand(), a.auditForgetCommand(), a.auditVerifyCommand(), a.auditTailCommand())
 }
 
 // auditFilters returns the flags that filter audit records, with their query parameters.
@@ -101,19 +101,34 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 	if strings.Contains(use, " ") {
 		args = cobra.ExactArgs(1)
 	}
-	return &cobra.Command{
+	arguments := false
+	c := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: "  junctor audit " +
 			strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if arguments && a.json {
+				return capability.Errorf(capability.CodeInvalidInput, "", "--arguments is for people; use junctor audit show ID --json")
+			}
 			q := url.Values{"limit": {"1000"}}
 			arg := ""
 			if len(args) == 1 {
 				arg = args[0]
 			}
 			set(q, arg)
-			return a.auditList(cmd, q)
+			if err := a.auditList(cmd, q); err != nil || !arguments {
+				return err
+			}
+			kept, err := a.arguments(cmd.Context(), arg)
+			if err == nil {
+				a.printArguments(kept)
+			}
+			return err
 		},
 	}
+	if strings.HasPrefix(use, "trail ") {
+		c.Flags().BoolVar(&arguments, "arguments", false, "show the arguments of the invocation, which is recorded")
+	}
+	return c
 }
 
 // auditRow holds the members of a record that the table shows.

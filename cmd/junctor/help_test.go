@@ -319,7 +319,8 @@ func TestWithoutAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := map[string]string{
-		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
+		"access": "", "audit trail": "run_1", "audit show": "run_1", "audit forget": "run_1",
+		"audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
 		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
 		"channels add": "telegram --token-secret s", "channels pair": "telegram --role agent", "channels remove": "telegram",
@@ -329,7 +330,8 @@ func TestWithoutAServer(t *testing.T) {
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
 		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
-		"invoke": "fs.list", "modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n",
+		"invoke": "fs.list", "mcp import": file + " --dry-run", "mcp search": "files",
+		"modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n",
 		"policy allow": "f/x", "policy ask": "f/x", "policy check": file, "policy deny": "f/x", "policy reset": "f/x",
 		"policy set": "f strict", "policy test": "f/x --as agent:x",
 		"report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),

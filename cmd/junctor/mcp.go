@@ -14,7 +14,8 @@ import (
 // input is a terminal, because the configurations of installed clients run it so.
 func (a *app) mcpCommand() *cobra.Command {
 	var bridge mcpBridge
-	c := with(a.group("mcp", "Manage MCP servers and A2A agents, and serve MCP to a client"), a.mcpServeCommand())
+	c := with(a.group("mcp", "Manage MCP servers and A2A agents, and serve MCP to a client"), a.mcpServeCommand(), a.mcpImportCommand(),
+		a.mcpSearchCommand())
 	for _, verb := range a.upstreamsCommand().Commands() {
 		c.AddCommand(verb)
 	}

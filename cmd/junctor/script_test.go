@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/junctor-run/junctor/internal/testkit/fakeregistry"
 )
 
 // TestMain lets the test binary be the junctor command: the scripts, and the
@@ -34,6 +36,7 @@ func TestMain(m *testing.M) {
 //
 // SOURCE is stdout, stderr or a file, PATH is like error.code or records.0.seq.
 func TestScripts(t *testing.T) {
+	registry := sampleRegistry(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -43,6 +46,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("REGISTRY", registry.URL)
 			env.Setenv("XDG_DATA_HOME", "")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under -race rests for a second
 			return nil
@@ -50,6 +54,19 @@ func TestScripts(t *testing.T) {
 		Cmds:               scriptCommands(),
 		RequireUniqueNames: true,
 	})
+}
+
+// sampleRegistry serves an MCP registry with the package greeter, which a program "npx" runs.
+func sampleRegistry(t *testing.T) *fakeregistry.Registry {
+	t.Helper()
+	folder := `"packageArguments":[{"type":"positional","valueHint":"tools","isRequired":true,"format":"filepath",
+		"description":"the list of its tools"}`
+	old := fakeregistry.Package("io.example/greeter-old", "1.0.0", "npm", "greeter", folder+`]`)
+	gone := fakeregistry.Package("io.example/greeter-gone", "1.0.0", "npm", "greeter", "")
+	old.Status, gone.Status = "deprecated", "deleted"
+	return fakeregistry.Start(t, old, gone, fakeregistry.Package("io.example/greeter-nuget", "1.0.0", "nuget", "Greeter", ""),
+		fakeregistry.Package("io.example/greeter", "1.4.0", "npm", "greeter", folder+`,{"type":"named","name":"--note"}],
+			"environmentVariables":[{"name":"TOKEN","isRequired":true,"isSecret":true,"description":"of the service"}]`))
 }
 
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {

@@ -35,6 +35,7 @@ const (
 type setupOptions struct {
 	clients                    []string
 	undo, list, dry, yes, keep bool
+	service                    bool
 	move                       []string
 }
 
@@ -48,7 +49,8 @@ servers that you choose move behind junctor, where policies, approvals and the a
 apply to them. Credentials of moved servers become named secrets. Each change of a file
 is shown before it is made, and --undo restores the file.
 
-A server is started in the background if none runs on the home.`,
+A server is started in the background if none runs on the home, or with --service as
+a service of systemd, whose unit is shown first; --undo --service removes that too.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
   junctor setup --yes --move '*'
@@ -62,17 +64,30 @@ A server is started in the background if none runs on the home.`,
 	f.BoolVar(&o.undo, "undo", false, "restore the clients' files, and remove the servers that moved")
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
 	f.BoolVar(&o.dry, "dry-run", false, "show the changes and make none")
+	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
 	return c
 }
 
-func (a *app) setup(ctx context.Context, o setupOptions) error {
+func (a *app) setup(ctx context.Context, o setupOptions) (err error) {
 	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
 		return capability.Errorf(capability.CodeInvalidInput, "setup",
 			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
 	}
 	if !o.yes && !o.list && !o.dry && !o.undo && !terminal(a.stdin) {
 		return capability.Errorf(capability.CodeInvalidInput, "setup", "standard input is not a terminal, so nothing can be asked: give --yes or --dry-run")
+	}
+	var unit *service
+	if o.service {
+		var err error
+		if unit, err = a.findService(); err != nil {
+			return err
+		}
+		if !o.undo {
+			if err := unit.install(ctx, o); err != nil || o.dry && !unit.answers(ctx) {
+				return err
+			}
+		}
 	}
 	if err := a.ensureServer(ctx); err != nil {
 		return err
@@ -92,6 +107,13 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	})
 	if o.list {
 		return a.listClients(chosen)
+	}
+	if unit != nil && o.undo {
+		defer func() {
+			if err == nil {
+				err = a.removeService(ctx, unit)
+			}
+		}()
 	}
 	results := []setupserve.Result{}
 	var failures []error
@@ -114,6 +136,16 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 		a.printf("No client was set up, so there is nothing to undo.\n")
 	case len(results) == 0:
 		a.printf("No client was changed. See which there are with: junctor setup --list\n")
+	}
+	return nil
+}
+
+func (a *app) removeService(ctx context.Context, unit *service) error {
+	if err := unit.remove(ctx); err != nil {
+		return err
+	}
+	if !a.json {
+		a.printf("The service was stopped, and %s removed.\n", plainText(unit.unit))
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ type upstreamRow struct {
 	ReadOnly                 []string `json:"read_only"`
 	ReadWrite                []string `json:"read_write"`
 	Network, Unseen          []string
+	Registry                 *struct{ Name, Version, Package string }
 }
 
 // upstreamDefinition is one definition of an upstream.
@@ -184,6 +185,9 @@ func (a *app) printUpstream(u upstreamRow) error {
 		if len(of.list) > 0 {
 			rows = append(rows, []string{of.label, strings.Join(of.list, " ")})
 		}
+	}
+	if o := u.Registry; o != nil {
+		rows = append(rows, []string{"registry entry", fmt.Sprintf("%s %s (%s)", o.Name, o.Version, o.Package)})
 	}
 	if u.Limit != "" {
 		rows = append(rows, []string{"went over", "its " + u.Limit})

@@ -26,6 +26,7 @@ type upstreamFlags struct {
 	folders                                        folderFlags
 	timeout, idle, connect                         time.Duration
 	oauth                                          oauthFlags
+	registry                                       registryFlags
 }
 
 func (a *app) upstreamsAddCommand() *cobra.Command {
@@ -34,9 +35,11 @@ func (a *app) upstreamsAddCommand() *cobra.Command {
 		Use:   "add NAME [flags] [-- COMMAND ARG...]",
 		Short: "Add an MCP server, an API or an A2A agent: all it declares, or nothing",
 		Long: `Add an MCP server, a program or a URL, and offer its tools, prompts and resources;
-or, with --openapi, an HTTP API by its OpenAPI document, and offer each operation as a
-tool; or, with --a2a, an A2A agent by the URL of its card, and offer each of its skills
-as a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
+or, with --registry, the server that an entry of the MCP registry describes, whose
+definitions wait for your approval (NAME may be left out); or, with --openapi, an HTTP
+API by its OpenAPI document, and offer each operation as a tool; or, with --a2a, an A2A
+agent by the URL of its card, and offer each of its skills as a tool agent_NAME_SKILL.
+All it declares is taken, or nothing is kept.
 
 What it declares now is shown to agents at once, because you add it; with --quarantine
 each definition waits for your approval first. What it changes later is held until you
@@ -54,12 +57,21 @@ named, never written: store them with junctor secrets set NAME.`,
 		Example: `  junctor mcp add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   junctor mcp add tracker --url https://mcp.example.org/mcp --bearer tracker-token
   junctor mcp add notes --url https://notes.example.org/mcp --oauth && junctor mcp login notes
+  junctor mcp add --registry io.github.someone/weather@1.2.0 --secret-input API_KEY=weather-key
   junctor mcp add shop --openapi https://shop.example.org/openapi.json --secret shop-key
   junctor mcp add store --openapi store.yaml --url https://api.example.org/v2
   junctor mcp add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
   junctor mcp add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.registry.entry != "" {
+				return cobra.MaximumNArgs(1)(cmd, args)
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.registry.entry != "" {
+				return a.addFromRegistry(cmd, o, args)
+			}
 			body, err := o.record(cmd, args)
 			if err != nil {
 				return err
@@ -77,6 +89,7 @@ named, never written: store them with junctor secrets set NAME.`,
 	f.BoolVar(&o.local, "local", false, "the URL may lead to this machine or its network, over plain http too")
 	f.StringVar(&o.bearer, "bearer", "", "`SECRET` secret to send as bearer token")
 	o.oauth.add(c)
+	o.registry.add(c)
 	f.StringArrayVar(&o.header, "header", nil, "`NAME=VALUE` header to send (repeatable)")
 	f.StringArrayVar(&o.secretHeader, "secret-header", nil, "`NAME=SECRET` header to send, with the value of a secret (repeatable)")
 	f.StringArrayVar(&o.env, "env", nil, "`NAME=VALUE` variable of the program (repeatable)")

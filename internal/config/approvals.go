@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -13,15 +14,44 @@ const MaxApprovalTimeout = 10 * time.Minute
 type Approvals struct {
 	Wait time.Duration `koanf:"wait" doc:"How long a call over MCP that needs an operator's approval is held, at most 10m. If it is decided in that time, the call goes on; otherwise it ends with the error that names the approval. 0 ends it at once. Many clients end a request after 60s."`
 
-	Webhook       string `koanf:"webhook" doc:"URL that receives a signed POST when an approval is requested, decided or has expired: https, or http to this machine. Empty: none."`
+	Webhook string `koanf:"webhook" doc:"URL that receives a signed POST when an approval is requested, decided or has expired: https, or http to this machine. Empty: none."`
+	Desktop string `koanf:"desktop" doc:"Whether approvals that are requested are shown as notifications of the desktop that the server was started on: auto, if it has a display and a program for that (notify-send, osascript); off."`
+
 	WebhookSecret string `koanf:"webhook_secret" doc:"Name of the stored secret that signs what is sent to approvals.webhook."`
 }
 
-func defaultApprovals() Approvals { return Approvals{Wait: 45 * time.Second} }
+// Client configures one client of the MCP door.
+type Client struct {
+	ApprovalsWait *time.Duration `koanf:"approvals_wait"`
+}
+
+func defaultApprovals() Approvals { return Approvals{Wait: 45 * time.Second, Desktop: "auto"} }
+
+// WaitFor returns how long calls of a principal are held for an approval: as the client with the
+// name of its token, or else as all.
+func (c *Config) WaitFor(principal string) time.Duration {
+	_, name, _ := strings.Cut(principal, ":")
+	if client, ok := c.Clients[name]; ok && client.ApprovalsWait != nil {
+		return *client.ApprovalsWait
+	}
+	return c.Approvals.Wait
+}
+
+func (c *Config) checkClients() error {
+	for name, client := range c.Clients {
+		if wait := client.ApprovalsWait; wait != nil && (*wait < 0 || *wait > MaxApprovalTimeout) {
+			return fmt.Errorf("clients.%s.approvals_wait: %s is not 0 to %s", name, *wait, MaxApprovalTimeout)
+		}
+	}
+	return nil
+}
 
 func (a Approvals) validate() error {
 	if a.Wait < 0 || a.Wait > MaxApprovalTimeout {
 		return fmt.Errorf("approvals.wait: %s is not 0 to %s", a.Wait, MaxApprovalTimeout)
+	}
+	if a.Desktop != "auto" && a.Desktop != "off" {
+		return fmt.Errorf("approvals.desktop: %q is not one of auto, off", a.Desktop)
 	}
 	if a.Webhook == "" {
 		return nil

@@ -40,10 +40,13 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
-	OTel       OTel       `koanf:"otel"`
-	Vault      Vault      `koanf:"vault"`
-	Console    Console    `koanf:"console"`
-	Approvals  Approvals  `koanf:"approvals"`
+	OTel      OTel      `koanf:"otel"`
+	Vault     Vault     `koanf:"vault"`
+	Console   Console   `koanf:"console"`
+	Approvals Approvals `koanf:"approvals"`
+
+	Clients map[string]Client `koanf:"clients" doc:"Settings of clients by the name of their token, which junctor setup gives them (claude, codex, …). approvals_wait is approvals.wait for this client: raise it for one that waits longer than a minute. As a variable: a JSON object."`
+
 	OAuth      OAuth      `koanf:"oauth"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
@@ -78,6 +81,10 @@ type Audit struct {
 	Mode      string        `koanf:"mode" doc:"What happens while the audit log cannot be written. strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
 	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
+	Arguments string        `koanf:"arguments" doc:"What is kept of the arguments of calls: digest, only a keyed digest in the record; redacted, the arguments with secrets masked; full, the arguments. They are encrypted in the folder arguments of the home, and reading them is recorded."`
+
+	ArgumentsRetention time.Duration `koanf:"arguments_retention" doc:"Remove kept arguments that no call had for this long; 0 keeps them."`
+
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
 	Anchor    string        `koanf:"anchor" doc:"Place outside the home to which checkpoints of the log are written, so that an older copy of the home is noticed: the absolute path of a file on another disk, an http or https URL that receives each as a POST, or syslog. Empty: none. See docs/operations.md."`
 }
@@ -163,7 +170,7 @@ func Default() Config {
 	return Config{
 		Listen:  "127.0.0.1:7777",
 		Log:     Log{Level: "info", Format: "text"},
-		Audit:   Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second},
+		Audit:   Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second, Arguments: "digest", ArgumentsRetention: 30 * 24 * time.Hour},
 		Console: Console{Verify: "code"},
 
 		Limits: Limits{
@@ -243,7 +250,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
-	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
+	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.checkClients(),
+		c.OTel.validate(),
 		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.Gateway.validate(), c.Node.validate(),
 		c.Host.validate(c.Node.Development)); err != nil {
 		return err
@@ -272,6 +280,7 @@ func (c *Config) Validate() error {
 		oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"),
 		oneOf("console.verify", c.Console.Verify, "code", "off"),
 		oneOf("audit.level", c.Audit.Level, "debug", "info"),
+		oneOf("audit.arguments", c.Audit.Arguments, "digest", "redacted", "full"),
 	); err != nil {
 		return err
 	}
@@ -301,8 +310,8 @@ func (c *Config) Validate() error {
 	); err != nil {
 		return err
 	}
-	if c.Audit.Retention < 0 {
-		return fmt.Errorf("audit.retention: must not be negative")
+	if c.Audit.Retention < 0 || c.Audit.ArgumentsRetention < 0 {
+		return fmt.Errorf("audit.retention, audit.arguments_retention: must not be negative")
 	}
 	return cmp.Or(
 		c.Router.validate(),

@@ -359,3 +359,38 @@ func TestTheCollectorIsAPlainURL(t *testing.T) {
 		}
 	}
 }
+
+func TestClientsWaitForApprovalsAsTheyAreConfigured(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	load := func(text string, environ ...string) (config.Config, error) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatalf("writing the file: %v", err)
+		}
+		return config.Load(t.TempDir(), file, true, environ, nil, nil)
+	}
+	c, err := load("approvals: {wait: 30s}\nclients:\n  claude: {approvals_wait: 9m}\n  quick: {approvals_wait: 0s}\n  plain: {}\n")
+	if err != nil {
+		t.Fatalf("loading: %v", err)
+	}
+	for who, want := range map[string]time.Duration{
+		"agent:claude": 9 * time.Minute, "agent:quick": 0, "agent:plain": 30 * time.Second, "agent:other": 30 * time.Second,
+		"claude": 30 * time.Second,
+	} {
+		if got := c.WaitFor(who); got != want {
+			t.Errorf("WaitFor(%s) = %s, want %s", who, got, want)
+		}
+	}
+	if c, err = load("", `JUNCTOR_CLIENTS={"codex":{"approvals_wait":"50s"}}`); err != nil || c.WaitFor("agent:codex") != 50*time.Second {
+		t.Errorf("the variable: %s, %v; want 50s", c.WaitFor("agent:codex"), err)
+	}
+	for text, want := range map[string]string{
+		"clients: {a: {approvals_wait: 11m}}": "clients.a.approvals_wait", "clients: {a: {wait: 1m}}": "clients.a.wait is not a known key",
+		"clients: {a: {approvals_wait: 5}}": "is not a duration", "clients: [a]": "must be a mapping", "clients: {a: 1}": "must be a mapping",
+		"clients: {a: {}, a: {}}": "given once",
+	} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load(%q) = %v, want %q", text, err, want)
+		}
+	}
+}

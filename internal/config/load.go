@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,8 @@ func leaves() map[string]reflect.Type {
 // decoder, which takes 5 for a duration of 5 ns.
 func checkText(t reflect.Type, text string) error {
 	switch {
+	case t.Kind() == reflect.Pointer:
+		return checkText(t.Elem(), text)
 	case t == reflect.TypeFor[time.Duration]():
 		if _, err := time.ParseDuration(text); err != nil {
 			return fmt.Errorf("%q is not a duration; write 30s, 5m or 1h30m", text)
@@ -167,7 +170,7 @@ func defaultText(v reflect.Value) string {
 		}
 	case v.Type() == reflect.TypeFor[[]string]():
 		return strings.Join(v.Interface().([]string), ", ")
-	case text == "[]":
+	case text == "[]", text == "map[]":
 		return ""
 	}
 	return text
@@ -205,6 +208,8 @@ func typeName(t reflect.Type) string {
 		return "list of {class, kind, url, name, key_secret}"
 	case "[]config.View":
 		return "list of {name, exposure, modules, own_names, name_limit, dotted}"
+	case "map[string]config.Client":
+		return "{approvals_wait} by name"
 	case "[]string":
 		return "list of strings"
 	case "int":
@@ -262,6 +267,12 @@ func readEnv(environ []string) (map[string]any, error) {
 				return nil, fmt.Errorf("environment: %s: %w", name, err)
 			}
 			out[path] = views
+		case reflect.TypeFor[map[string]Client]():
+			var clients map[string]any
+			if err := json.Unmarshal([]byte(value), &clients); value != "" && err != nil {
+				return nil, fmt.Errorf("environment: %s: clients are written as a JSON object: %w", name, err)
+			}
+			out[path] = clients
 		case reflect.TypeFor[[]string]():
 			out[path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		default:
@@ -377,6 +388,21 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 				return err
 			}
 		}
+	case t.Kind() == reflect.Map:
+		if n.Kind != yaml.MappingNode {
+			return fmt.Errorf("%d: %s must be a mapping", n.Line, path)
+		}
+		seen := make(map[string]bool)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode || seen[key.Value] {
+				return fmt.Errorf("%d: each key of %s must be a name, and be given once", key.Line, path)
+			}
+			seen[key.Value] = true
+			if err := checkNode(n.Content[i+1], t.Elem(), path+"."+key.Value); err != nil {
+				return err
+			}
+		}
 	case t.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			return fmt.Errorf("%d: %s must be a list", n.Line, path)
@@ -453,6 +479,15 @@ func plainValue(v reflect.Value) any {
 		return plainModelRoutes(x)
 	case []View:
 		return plainViews(x)
+	case map[string]Client:
+		clients := make(map[string]any)
+		for name, c := range x {
+			clients[name] = map[string]any{}
+			if c.ApprovalsWait != nil {
+				clients[name] = map[string]any{"approvals_wait": c.ApprovalsWait.String()}
+			}
+		}
+		return clients
 	case []string:
 		return append([]string{}, x...)
 	}

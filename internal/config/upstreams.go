@@ -15,6 +15,7 @@ type Upstreams struct {
 
 // Registries configures package runners in confined programs, which see no file of a user.
 type Registries struct {
+	MCP   string `koanf:"mcp" doc:"Address of the MCP registry that junctor mcp search and junctor mcp add --registry read, without /v0.1: https, or http to this machine. Empty: none."`
 	NPM   string `koanf:"npm" doc:"Address of the npm registry for confined programs of upstreams, such as those started with npx. Empty: npm's own."`
 	PyPI  string `koanf:"pypi" doc:"Address of the Python package index for confined programs of upstreams, such as those started with uvx. Empty: the runner's own."`
 	Proxy string `koanf:"proxy" doc:"Address of the HTTP proxy that confined programs of upstreams use. Not used with --net HOST."`
@@ -43,6 +44,10 @@ func (r Registries) validate() error {
 		if text != "" && u.User != nil {
 			return fmt.Errorf("upstreams.registries.%s: an address holds no user or password", name)
 		}
+	}
+	if u, err := url.Parse(r.MCP); r.MCP != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" &&
+		(u.Scheme != "http" || !isLoopback(u.Hostname()))) {
+		return fmt.Errorf("upstreams.registries.mcp: give an https URL without a user or password; http is for this machine only")
 	}
 	if r.CA != "" && (!filepath.IsAbs(r.CA) || filepath.Clean(r.CA) != r.CA) {
 		return fmt.Errorf("upstreams.registries.ca: %q is not an absolute path", r.CA)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -186,10 +187,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.door.UseSessions(s.console.Session)
-	if to := cfg.Approvals; to.Webhook != "" {
-		key := func() (secret.Value, error) { return s.secrets.Get(to.WebhookSecret) }
-		s.hook = approvalhook.New(to.Webhook, cmp.Or(cfg.PublicURL, s.Address()), key, s.policy, s.bus, s.logger)
-	}
+	key := func() (secret.Value, error) { return s.secrets.Get(cfg.Approvals.WebhookSecret) }
+	s.hook = approvalhook.New(cfg.Approvals.Webhook, cmp.Or(cfg.PublicURL, s.Address()),
+		approvalhook.FindDesktop(cfg.Approvals.Desktop, os.Getenv), key, s.policy, s.bus, s.logger)
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
@@ -215,7 +215,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views),
 		Own:   mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)},
-		Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, ApprovalWait: cfg.Approvals.Wait,
+		Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, ApprovalWait: cfg.WaitFor,
 		SessionIdle: cfg.MCP.SessionIdle, Missing: s.startup.Missing,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey,
 		Logger: s.logger,

@@ -60,7 +60,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
 		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
-		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention, Anchor: anchor,
+		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention, Anchor: anchor, Arguments: segment.NewArguments(s.home.Path("arguments")), ArgumentMode: audit.ArgumentMode(s.cfg.Audit.Arguments), RetainArguments: s.cfg.Audit.ArgumentsRetention,
 	})
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -129,6 +130,8 @@ type record struct {
 	// Added lists the upstreams and Secrets the secrets that the setup created.
 	Added   []string `json:"added,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+	// WasConnected is true if the file had an entry of junctor before.
+	WasConnected bool `json:"was_connected,omitempty"`
 	// CreatesToken is true while the token is created and its file is not yet written. A token with
 	// the client's name that exists then was created by this setup.
 	CreatesToken bool `json:"creates_token,omitempty"`
@@ -228,7 +231,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		readOnly, readWrite := s.folders(server)
 		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
 	}
-	r := record{Client: name, File: file, Servers: map[string]string{}}
+	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if old, err := s.record(name); err == nil { // interrupted before the file was changed
 		r.Added, r.Secrets, r.CreatesToken = old.Added, old.Secrets, old.CreatesToken
 	}
@@ -379,7 +382,7 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 	}
 	for _, name := range names {
 		if name != "*" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
-			left[name] = "the client has no such server"
+			left[name] = "it is not in the file"
 		}
 	}
 	return out
@@ -388,22 +391,22 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
 // become secrets. A server that is an upstream already, from another client, is used again.
 func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
-	d := Definition{
-		Name: upstreamName(server.Name), Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args, TrustHints: trustHints,
-	}
-	d.ReadOnly, d.ReadWrite = s.folders(server)
-	var values []secretValue
-	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
-	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)
+	d, values := definition(server, upstreamName(server.Name))
 	for _, other := range s.cfg.Upstreams.Find(d) {
 		if s.sameSecrets(server.Env, d.EnvSecrets, other.EnvSecrets) && s.sameSecrets(server.Headers, d.HeaderSecrets, other.HeaderSecrets) {
 			r.Servers[server.Name] = other.Name
 			return nil
 		}
 	}
-	if s.cfg.Upstreams.Has(d.Name) {
-		d.Name += "-" + r.Client
+	for base, n := d.Name, 2; s.taken(d.Name, values); n++ {
+		suffix := strconv.Itoa(n)
+		if n == 2 && r.Client != "" {
+			suffix = r.Client
+		}
+		d, values = definition(server, base+"-"+suffix)
 	}
+	d.TrustHints = trustHints
+	d.ReadOnly, d.ReadWrite = s.folders(server)
 	var set []string
 	for _, v := range values {
 		if err := s.cfg.Secrets.Set(v.name, secret.New(v.value)); err != nil {
@@ -419,6 +422,22 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 	}
 	r.Servers[server.Name], r.Added, r.Secrets = d.Name, append(r.Added, d.Name), append(r.Secrets, set...)
 	return nil
+}
+
+// taken reports whether an upstream has the name, or one of the secrets exists with another value.
+func (s *Service) taken(name string, values []secretValue) bool {
+	return s.cfg.Upstreams.Has(name) || slices.ContainsFunc(values, func(v secretValue) bool {
+		stored, err := s.cfg.Secrets.Get(v.name)
+		return err == nil && subtle.ConstantTimeCompare([]byte(stored.Reveal()), []byte(v.value)) != 1
+	})
+}
+
+// definition returns a server as the upstream of a name, and the secrets that it needs.
+func definition(server clients.Server, name string) (d Definition, values []secretValue) {
+	d = Definition{Name: name, Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args}
+	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
+	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)
+	return d, values
 }
 
 // sameSecrets reports whether an upstream has the same secret variables or headers as a server.
@@ -452,10 +471,7 @@ func split(server string, in map[string]string, values []secretValue) (plain, se
 	return plain, secrets, values
 }
 
-var (
-	notName        = regexp.MustCompile(`[^a-z0-9.]+`)
-	credentialName = regexp.MustCompile(`(?i)(token|secret|password|passwd|passphrase|credential|authorization|cookie|api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|[_-]pat|[_-]dsn)$|^(key|pat|auth|dsn|database_url)$`)
-)
+var notName = regexp.MustCompile(`[^a-z0-9.]+`)
 
 // credential reports whether a variable or header seems to hold a credential, by its name, the
 // form of its value, or a password within a URL.
@@ -463,7 +479,7 @@ func credential(name, value string) bool {
 	if value == "" {
 		return false
 	}
-	if credentialName.MatchString(name) || len(secret.FindTokens(value)) > 0 {
+	if secret.NamesCredential(name) || len(secret.FindTokens(value)) > 0 {
 		return true
 	}
 	_, rest, isURL := strings.Cut(value, "://")
@@ -509,8 +525,14 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
+	now, err := c.Read(file)
+	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
+		if err := hostfs.WriteFile(target(file), rest); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
+		}
+	}
 	after, _ := os.ReadFile(file)
-	now, _ := c.Read(file)
+	now, _ = c.Read(file)
 	s.takeBack(ctx, by, r)
 	return setupserve.Result{
 		Client: name, File: file, Moved: r.Servers,

@@ -362,3 +362,24 @@ func TestABrokenFileStaysAsItIs(t *testing.T) {
 		t.Errorf("status %+v, want a fault", s)
 	}
 }
+
+// TestGooseMayWriteItsFileAgain undoes a setup after the client has written its file in another form.
+func TestGooseMayWriteItsFileAgain(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	file := r.write(t, ".config/goose/config.yaml", "extensions:\n    files:\n        type: stdio\n        cmd: files\n        envs: {TOKEN: very-secret-1}\nA: 1\n")
+	if _, err := r.Connect(t.Context(), admin(), "goose", setupserve.Request{Move: []string{"*"}}); err != nil {
+		t.Fatalf("connecting goose: %v", err)
+	}
+	if got := read(t, file); strings.Contains(got, "very-secret-1") || !strings.Contains(got, "junctor") {
+		t.Errorf("the file has\n%s\nwant junctor, and no credential", got)
+	}
+	r.write(t, ".config/goose/config.yaml", "A: 2\nextensions:\n  junctor:\n    args:\n    - mcp\n    cmd: /bin/junctor\n    enabled: true\n    type: stdio\n")
+	if _, err := r.Disconnect(t.Context(), admin(), "goose"); err != nil {
+		t.Fatalf("undoing the setup: %v", err)
+	}
+	want := "A: 2\nextensions:\n  files:\n      type: stdio\n      cmd: files\n      envs: {TOKEN: very-secret-1}\n"
+	if got := read(t, file); got != want {
+		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, want)
+	}
+}

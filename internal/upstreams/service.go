@@ -5,11 +5,17 @@ package upstreams
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
@@ -18,6 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpregistry"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
@@ -40,6 +47,7 @@ type Config struct {
 // Service holds the upstreams of this gateway.
 type Service struct {
 	registry *upstream.Registry
+	public   *mcpregistry.Client
 	surface  *upstreamserve.Surface
 }
 
@@ -53,7 +61,31 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		Publish: cfg.Publish,
 		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: sandbox.NewForHome(cfg.Home(), cfg.Walls.ReadOnly, cfg.Walls.Off), Registries: registryVariables(cfg.Settings.Registries), CA: cfg.Settings.Registries.CA, ConnectTimeout: cfg.Settings.ConnectTimeout,
 	})
-	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
+	from := cfg.Settings.Registries
+	web, err := registryHTTP(from)
+	if err != nil {
+		return nil, err
+	}
+	public := mcpregistry.New(mcpregistry.Config{Base: from.MCP, NPM: from.NPM, PyPI: from.PyPI, HTTP: web, LookPath: exec.LookPath})
+	surface := upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry, Registry: public})
+	return &Service{registry, public, surface}, nil
+}
+
+// registryHTTP returns the client for registries, with the proxy and the authorities of programs.
+func registryHTTP(r config.Registries) (*http.Client, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true}
+	if proxy, err := url.Parse(r.Proxy); r.Proxy != "" && err == nil {
+		transport.Proxy = http.ProxyURL(proxy)
+	}
+	if r.CA != "" && r.MCP != "" {
+		pem, err := os.ReadFile(r.CA)
+		trusted := x509.NewCertPool()
+		if err != nil || !trusted.AppendCertsFromPEM(pem) {
+			return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "upstreams.registries.ca: "+r.CA+" holds no certificates", err)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}, nil
 }
 
 // registryVariables returns the variables that package runners read, NAME=VALUE.
@@ -141,9 +173,9 @@ func (s *Service) Instructions(module string) string {
 
 // Checks reports upstreams that failed permanently, cannot be reached, or have definitions
 // that wait for an approval.
-func (s *Service) Checks(context.Context) []httpapi.Check {
+func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	list := s.registry.List()
-	var checks []httpapi.Check
+	checks := s.withdrawn(ctx, list)
 	for i := range list {
 		u := &list[i]
 		if u.Confinement == record.Unconfined && !u.Disabled {
@@ -178,6 +210,33 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 	}
 	if !slices.ContainsFunc(checks, func(c httpapi.Check) bool { return !c.OK }) {
 		checks = append(checks, httpapi.Check{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))})
+	}
+	return checks
+}
+
+// registryCheckTimeout bounds the questions of one check to the MCP registry.
+const registryCheckTimeout = 5 * time.Second
+
+// withdrawn reports upstreams whose entry of the MCP registry is deprecated or deleted by now.
+func (s *Service) withdrawn(ctx context.Context, list []upstream.Status) (checks []httpapi.Check) {
+	ctx, cancel := context.WithTimeout(ctx, registryCheckTimeout)
+	defer cancel()
+	for i := range list {
+		o := list[i].Registry
+		if o == nil || !s.public.On() {
+			continue
+		}
+		status, err := s.public.Status(ctx, o.Name, o.Version)
+		c := httpapi.Check{Name: "registry entry of " + list[i].Name, OK: err != nil, Remedy: "look at it: junctor mcp search " + o.Name}
+		switch {
+		case err != nil:
+			c.Detail, c.Remedy = "the MCP registry cannot be read: "+capability.AsError(err).Message, ""
+		case status == mcpregistry.StatusActive:
+			continue
+		default:
+			c.Detail = fmt.Sprintf("%s %s is %s in the MCP registry", o.Name, o.Version, status)
+		}
+		checks = append(checks, c)
 	}
 	return checks
 }

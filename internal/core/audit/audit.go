@@ -95,7 +95,10 @@ type Config struct {
 	Index    Index  // nil: queries read the segments; no checkpoints
 	Anchor   Anchor // nil: checkpoints are stored in the index only
 	Gateway  string // metadata.gateway of every record
-	Mode     Mode   // "": Standard
+	// Arguments stores the arguments of calls according to ArgumentMode. If nil, none are kept.
+	Arguments    Arguments
+	ArgumentMode ArgumentMode // "": digest
+	Mode         Mode         // "": Standard
 
 	// Key is the key for the digests of [Log.Digest]: 32 random bytes stored with the
 	// other secrets. An empty key still gives digests, but guessable ones.
@@ -114,6 +117,7 @@ type Config struct {
 	CheckpointEvery   time.Duration // 0: 60 s
 	CheckpointRecords uint64        // 0: 1000
 	Retain            time.Duration // whole segments older than this are removed; 0: never
+	RetainArguments   time.Duration // arguments older than this are removed; 0: never
 	QueryLimit        int           // records if a query sets no limit; 0: 100
 }
 
@@ -196,6 +200,7 @@ type Log struct {
 	warned   map[string]bool // messages of upkeep whose error lasts; guarded by keeping
 	keeping  chan struct{}   // holds a token during upkeep; guards marked, floor
 	marked   mark
+	swept    time.Time // last sweep of arguments; guarded by keeping
 	floor    floor
 	indexing chan struct{} // holds a token while the index is caught up
 	indexed  atomic.Uint64 // lower bound of the last record in the index

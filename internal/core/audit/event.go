@@ -100,6 +100,9 @@ const (
 	AuditVerified Event = "audit_verified"
 	AuditDegraded Event = "audit_degraded"
 
+	ArgumentsRead    Event = "arguments_read"
+	ArgumentsRemoved Event = "arguments_removed"
+
 	PushSubscribed   Event = "push_subscribed" // notifications to a browser
 	PushUnsubscribed Event = "push_unsubscribed"
 
@@ -188,7 +191,7 @@ func EventTable() (rows []EventRow) {
 			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
 			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
 			ChannelUnpaired, ChannelGuest, Login, SessionEnded, PushSubscribed, PushUnsubscribed, ConfigChanged,
-			AuditVerified,
+			AuditVerified, ArgumentsRead, ArgumentsRemoved,
 		}},
 		{Info, 0, false, []Event{
 			TaskCreated, TaskStatusChanged, TaskDecision, TaskValidated, WorkspaceProvisioned, WorkspaceFinalized,

@@ -267,6 +267,7 @@ func (l *Log) upkeep(ctx context.Context) {
 	if l.mirror != nil {
 		l.warn("audit copy not written", l.mirror.flush())
 	}
+	l.sweep()
 	fresh := end - l.marked.seq
 	if fresh >= l.cfg.CheckpointRecords || fresh > 0 && time.Since(l.marked.at) >= l.cfg.CheckpointEvery {
 		err := l.checkpoint(ctx)

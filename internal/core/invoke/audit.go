@@ -142,6 +142,7 @@ func (r *run) record() audit.Record {
 	inv := &r.inv
 	if r.argsHash == "" {
 		r.argsHash = r.engine.cfg.Log.Digest(inv.Input)
+		r.engine.cfg.Log.KeepArguments(r.argsHash, inv.Input)
 	}
 	rec := audit.Record{
 		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,

@@ -43,6 +43,7 @@ type Hook struct {
 	get     func(ctx context.Context, id string) (policy.Approval, error)
 	pending func(ctx context.Context) ([]policy.Approval, error)
 	bus     *bus.Bus
+	desktop *Desktop // nil: none
 	http    http.RoundTripper
 	logger  *slog.Logger
 
@@ -74,10 +75,14 @@ type hookDetail struct {
 	Link       string               `json:"link"`
 }
 
-// New returns a hook that sends to url with the key. console is the base URL of the console.
-func New(url, console string, key func() (secret.Value, error), p *policy.Policy, b *bus.Bus, logger *slog.Logger) *Hook {
+// New returns a hook that sends to url with the key, unless url is empty, and shows approvals on the
+// desktop, unless that is nil. It is nil if it would do neither. console is the base URL of the console.
+func New(url, console string, desktop *Desktop, key func() (secret.Value, error), p *policy.Policy, b *bus.Bus, logger *slog.Logger) *Hook {
+	if url == "" && desktop == nil {
+		return nil
+	}
 	return &Hook{
-		url: url, console: strings.TrimSuffix(console, "/") + "/console/#/approvals/", key: key, get: p.Approval, bus: b,
+		url: url, console: strings.TrimSuffix(console, "/") + "/console/#/approvals/", key: key, get: p.Approval, bus: b, desktop: desktop,
 		http: http.DefaultTransport, logger: logger,
 		pending: func(ctx context.Context) ([]policy.Approval, error) {
 			return p.Approvals(ctx, policy.ApprovalPending, "", maxHookQueue)
@@ -97,10 +102,32 @@ func (h *Hook) Run(ctx context.Context) {
 			h.deliver(ctx, n)
 		}
 	})
+	screen := make(chan policy.Approval, maxDesktopQueue)
+	delivering.Go(func() {
+		for a := range screen {
+			if err := h.desktop.show(ctx, a); err != nil {
+				h.logger.Debug("a notification of the desktop was not shown", "err", err)
+			}
+			select {
+			case <-time.After(desktopInterval):
+			case <-ctx.Done():
+			}
+		}
+	})
 	defer delivering.Wait()
+	defer close(screen)
 	defer close(queue)
 	add := func(event string, at time.Time, a policy.Approval) {
 		if a.Channel == policy.ChannelClient { // the person before the agent answers it
+			return
+		}
+		if h.desktop != nil && event == policy.EventApprovalAsked {
+			select {
+			case screen <- a:
+			default:
+			}
+		}
+		if h.url == "" {
 			return
 		}
 		select {
@@ -242,7 +269,7 @@ func (h *Hook) failed(why string) {
 
 // Checks returns the finding of the doctor; none if the hook is nil.
 func (h *Hook) Checks() []httpapi.Check {
-	if h == nil {
+	if h == nil || h.url == "" {
 		return nil
 	}
 	h.mu.Lock()

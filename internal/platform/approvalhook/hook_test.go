@@ -35,9 +35,15 @@ func (r *hookReceiver) RoundTrip(req *http.Request) (*http.Response, error) {
 // hooked runs a hook in a bubble, publishes the events, and returns the hook after all deliveries.
 func hooked(t *testing.T, r *hookReceiver, channel policy.Channel, events ...string) *Hook {
 	t.Helper()
+	return hookedOn(t, r, nil, channel, events...)
+}
+
+// hookedOn is hooked with a desktop.
+func hookedOn(t *testing.T, r *hookReceiver, desktop *Desktop, channel policy.Channel, events ...string) *Hook {
+	t.Helper()
 	key := secret.New("a key of thirty-two characters..")
 	h := &Hook{
-		url: "https://hooks.example.org/x", console: "https://gate.example.org/console/#/approvals/", http: r,
+		url: "https://hooks.example.org/x", console: "https://gate.example.org/console/#/approvals/", http: r, desktop: desktop,
 		key: func() (secret.Value, error) { return key, nil }, logger: slog.New(slog.DiscardHandler),
 		get: func(_ context.Context, id string) (policy.Approval, error) {
 			return policy.Approval{

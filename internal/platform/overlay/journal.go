@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -30,7 +31,8 @@ type entry struct {
 	Edits   []Edit   `json:"edits,omitempty"`
 	Done    []done   `json:"done,omitempty"` // of each edit
 	Block   *block   `json:"block,omitempty"`
-	Text    string   `json:"text,omitempty"` // that Cut removed
+	Text    string   `json:"text,omitempty"` // that Cut removed, or Insert inserted
+	Anchor  string   `json:"anchor,omitempty"`
 	// Taken marks edits that another session made and left to this one, which needs them too.
 	// They came first, so they are undone last.
 	Taken bool `json:"taken,omitempty"`
@@ -211,7 +213,7 @@ func (e *entry) undo(ctx context.Context, journal string) error {
 		if info, serr := p.root.Lstat(p.rel); serr == nil && info.Mode().IsRegular() == (e.Kind == Private) && !info.IsDir() {
 			err = p.root.Remove(p.rel)
 		}
-	case Merge, Block, Cut:
+	case Merge, Block, Cut, Insert:
 		err = e.undoShared(ctx, p, journal)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -254,7 +256,12 @@ func (e *entry) undoShared(ctx context.Context, p *place, journal string) error 
 	case e.Kind == Block:
 		want = e.Block.removeFrom(now.data)
 	case e.Kind == Cut:
-		want = uncut(now.data, []byte(e.Text))
+		want = uncut(now.data, e.Anchor, []byte(e.Text))
+	case e.Kind == Insert:
+		want = now.data
+		if bytes.Count(want, []byte(e.Text)) == 1 {
+			want = bytes.Replace(want, []byte(e.Text), nil, 1)
+		}
 	default:
 		if want, err = takeBack(now.data, e.Edits, e.Done); err != nil {
 			return err
@@ -269,10 +276,56 @@ func (e *entry) undoShared(ctx context.Context, p *place, journal string) error 
 	return p.replace(want, now)
 }
 
-// uncut appends text to a changed file, unless it is there again.
-func uncut(doc, text []byte) []byte {
+// behind returns doc with text behind the line anchor. ok is false unless that occurs exactly once.
+func behind(doc []byte, anchor, text string) (out []byte, ok bool) {
+	for line := range bytes.Lines(doc) {
+		if out = append(out, line...); anchor != "" && mark(line) == mark([]byte(anchor)) && line[0] == anchor[0] {
+			if ok {
+				return nil, false
+			}
+			if line[len(line)-1] != '\n' {
+				out = append(out, '\n')
+			}
+			out, ok = append(out, text...), true
+		}
+	}
+	return out, ok
+}
+
+// reindent returns text with the indentation of the first line of rest, whose writer may use another.
+func reindent(text, rest string) string {
+	indent := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, " "))] }
+	line, _, _ := strings.Cut(rest, "\n")
+	own, want := indent(text), indent(line)
+	if strings.TrimSpace(line) == "" || want == "" || own == want {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, own); ok {
+			line = want + rest
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// uncut puts text back into a changed file, behind the line anchor or at the end, unless it is there
+// again.
+func uncut(doc []byte, anchor string, text []byte) []byte {
 	if bytes.Contains(doc, bytes.TrimSpace(text)) {
 		return doc
+	}
+	if _, rest, ok := bytes.Cut(doc, []byte(anchor)); ok && anchor != "" {
+		if out, ok := behind(doc, anchor, reindent(string(text), string(rest))); ok {
+			return out
+		}
+	}
+	if key, _, _ := strings.Cut(anchor, ":"); anchor != "" {
+		if bytes.HasPrefix(doc, []byte(key+":")) || bytes.Contains(doc, []byte("\n"+key+":")) {
+			return doc // its members have another form, into which the text does not fit
+		}
+		text = append([]byte(anchor), text...)
 	}
 	if len(doc) > 0 && doc[len(doc)-1] != '\n' {
 		doc = append(doc, '\n')

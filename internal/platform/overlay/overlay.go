@@ -37,8 +37,11 @@ const (
 	// accepted and stay.
 	Merge Kind = "merge"
 	// Cut removes Text, which must occur exactly once, from a text file. Undo puts it back in
-	// its place, or at the end if the file was changed since.
+	// its place or, if the file was changed since, behind the line Anchor, or else at the end.
 	Cut Kind = "cut"
+	// Insert puts Text behind the line Anchor, which must occur exactly once, in a text file.
+	// Undo removes it.
+	Insert Kind = "insert"
 	// Block puts Text between two marker lines at the end of a text file. The markers are
 	// comments of Markdown, or with Hash lines that begin with "#".
 	Block Kind = "block"
@@ -62,7 +65,8 @@ type Change struct {
 	// them are created with mode 0700.
 	Path   string
 	Root   string
-	Text   string // Private, Block, Ignore, Cut
+	Text   string // Private, Block, Ignore, Cut, Insert
+	Anchor string // Insert, Cut: a line with its end
 	Hash   bool   // Block
 	Target string // Link
 	Edits  []Edit // Merge
@@ -122,10 +126,10 @@ func apply(ctx context.Context, j *journalFile, owner string, c *Change) error {
 		})
 	case Block:
 		return applyBlock(ctx, j, c.Root, c.Path, c.block(owner))
-	case Cut:
+	case Cut, Insert:
 		return applyShared(ctx, j, c.Root, c.Path, func(before []byte) (entry, []byte, error) {
 			after, err := Preview(before, owner, []Change{*c})
-			return entry{Kind: Cut, Text: c.Text}, after, err
+			return entry{Kind: c.Kind, Text: c.Text, Anchor: c.Anchor}, after, err
 		})
 	case Ignore:
 		info, err := infoFolder(c.Root, c.Path)
@@ -236,7 +240,7 @@ func failed(path string, err error) error {
 }
 
 // Preview returns the content that a file would have after the changes, which must all be of
-// kind Merge, Block or Cut and of this file.
+// kind Merge, Block, Cut or Insert and of this file.
 func Preview(text []byte, owner string, changes []Change) ([]byte, error) {
 	for _, c := range changes {
 		switch c.Kind {
@@ -254,6 +258,12 @@ func Preview(text []byte, owner string, changes []Change) ([]byte, error) {
 				return nil, broken("the text to remove does not occur exactly once")
 			}
 			text = bytes.Replace(text, []byte(c.Text), nil, 1)
+		case Insert:
+			after, ok := behind(text, c.Anchor, c.Text)
+			if !ok {
+				return nil, broken("the line to insert behind does not occur exactly once")
+			}
+			text = after
 		default:
 			return nil, capability.Errorf(capability.CodeInvalidInput, "overlay.preview", "a change of kind %q has no preview", c.Kind).
 				With("overlay_invalid", "")

@@ -420,3 +420,42 @@ func TestALockIsRespectedUntilItIsStale(t *testing.T) {
 	g.apply(change)
 	g.undo()
 }
+
+// TestLinesComeBackBehindTheirAnchor holds the undo of Cut and Insert in a file that was changed since.
+func TestLinesComeBackBehindTheirAnchor(t *testing.T) {
+	t.Parallel()
+	before := "a: 1\nlist:\n    one: 1\n    two: 2\nz: 9\n"
+	for now, want := range map[string]string{
+		"a: 1\nlist:\n    two: 2\n    own: 3\nz: 10\n": "a: 1\nlist:\n    one: 1\n    two: 2\nz: 10\n",
+		"list:\n  own: 3\n  two: 2\n":                  "list:\n  one: 1\n  own: 3\n  two: 2\n", // another form of ours stays
+		"z: 10\n":                                      "z: 10\nlist:\n    one: 1\n",
+		"list: {}\nz: 10\n":                            "list: {}\nz: 10\n",
+	} {
+		dir := t.TempDir()
+		file, journal := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+			t.Fatalf("writing the file: %v", err)
+		}
+		if err := overlay.Apply(t.Context(), journal, "x", []overlay.Change{
+			{Kind: overlay.Cut, Root: dir, Path: file, Text: "    one: 1\n", Anchor: "list:\n"},
+			{Kind: overlay.Insert, Root: dir, Path: file, Text: "    own: 3\n", Anchor: "list:\n"},
+		}); err != nil {
+			t.Fatalf("applying: %v", err)
+		}
+		if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
+			t.Fatalf("writing the file: %v", err)
+		}
+		if err := overlay.Undo(t.Context(), journal); err != nil {
+			t.Fatalf("undoing: %v", err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("the undo of %q = %q, %v; want %q", now, got, err, want)
+		}
+	}
+	twice := []overlay.Change{{Kind: overlay.Insert, Text: "x\n", Anchor: "a\n"}}
+	for _, text := range []string{"", "b\n", "a\na\n"} {
+		if got, err := overlay.Preview([]byte(text), "x", twice); err == nil {
+			t.Errorf("Preview(%q) = %q, want an error", text, got)
+		}
+	}
+}

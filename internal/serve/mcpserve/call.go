@@ -193,7 +193,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	}
 	approval, _ := failure.Details["approval"].(string)
 	if failure.Details["channel"] != string(policy.ChannelClient) || approval == "" || !c.abilities.form {
-		if v.began == nil && s.cfg.ApprovalWait > 0 && approval != "" { // else the call becomes a task
+		if v.began == nil && s.approvalWait(c.who.ID) > 0 && approval != "" { // else the call becomes a task
 			reply, err = s.hold(ctx, c.who, v, inv, approval, reply, err)
 		}
 		return reply, nil, err

@@ -49,7 +49,15 @@ func (h *holds) leave(principal string) {
 	}
 }
 
-// hold waits at most ApprovalWait for the decision of an approval, and runs the call again if there
+// approvalWait returns how long calls of a principal are held.
+func (s *Surface) approvalWait(principal string) time.Duration {
+	if s.cfg.ApprovalWait == nil {
+		return 0
+	}
+	return s.cfg.ApprovalWait(principal)
+}
+
+// hold waits at most approvalWait for the decision of an approval, and runs the call again if there
 // is one. Otherwise it returns the error that names the approval. If ctx ends, nothing runs, and an
 // approval that is given later covers the next call with the same arguments.
 func (s *Surface) hold(ctx context.Context, who capability.Principal, v voice, inv capability.Invocation, approval string,
@@ -58,7 +66,7 @@ func (s *Surface) hold(ctx context.Context, who capability.Principal, v voice, i
 	if !s.holds.enter(who.ID) {
 		return reply, refused
 	}
-	state, err := s.awaitDecision(ctx, v, approval)
+	state, err := s.awaitDecision(ctx, v, approval, s.approvalWait(who.ID))
 	s.holds.leave(who.ID)
 	switch {
 	case ctx.Err() != nil:
@@ -71,8 +79,8 @@ func (s *Surface) hold(ctx context.Context, who capability.Principal, v voice, i
 }
 
 // awaitDecision returns the state of an approval once it is decided, and sends progress until then.
-func (s *Surface) awaitDecision(ctx context.Context, v voice, approval string) (policy.ApprovalState, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ApprovalWait)
+func (s *Surface) awaitDecision(ctx context.Context, v voice, approval string, wait time.Duration) (policy.ApprovalState, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	type decided struct {
 		policy.Approval
@@ -95,7 +103,7 @@ func (s *Surface) awaitDecision(ctx context.Context, v voice, approval string) (
 		case <-tick.C:
 			if v.heard != nil {
 				v.heard(capability.Chunk{
-					Progress: waited.Seconds(), Total: s.cfg.ApprovalWait.Seconds(), Message: "waiting for an approval: " + approval,
+					Progress: waited.Seconds(), Total: wait.Seconds(), Message: "waiting for an approval: " + approval,
 				})
 			}
 		}

@@ -84,6 +84,28 @@ func TestHeldCallEndsWithTheErrorThatNamesItsApproval(t *testing.T) {
 	}
 }
 
+func TestACallIsHeldAsLongAsItsPrincipalIsConfigured(t *testing.T) {
+	st := newStack(t, stackOptions{waitFor: func(principal string) time.Duration {
+		if principal == "agent:one" {
+			return 0
+		}
+		return time.Hour
+	}})
+	answer := <-st.held(t.Context(), st.open(st.agent, mcpwire.Version20250618))
+	if id := st.pending(); !strings.Contains(answer, "approval_required") || !strings.Contains(answer, id) {
+		t.Errorf("answer = %s, want approval_required with %s at once", answer, id)
+	}
+	_, _, err := st.policy.Decide(t.Context(), st.admin, st.pending(), policy.DecideDeny)
+	ok(t, err)
+	st.agent = st.agent2 // agent:two, which is held
+	held := st.held(t.Context(), st.open(st.agent, mcpwire.Version20250618))
+	_, _, err = st.policy.Decide(t.Context(), st.admin, st.pending(), policy.DecideOnce)
+	ok(t, err)
+	if got, want := <-held, `"provider":"fs:endpoint:a"`; !strings.Contains(got, want) {
+		t.Errorf("answer of agent:two = %s, want %s in it", got, want)
+	}
+}
+
 func TestApprovalOfACallWhoseClientLeftCoversTheNextCall(t *testing.T) {
 	st := newStack(t, stackOptions{approvalWait: time.Hour})
 	session := st.open(st.agent, mcpwire.Version20250618)
@@ -152,14 +174,14 @@ func (undecided) Decided(ctx context.Context, _ string) (policy.Approval, error)
 
 func TestHeldCallSendsProgressUntilItsTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Surface{cfg: Config{Policy: undecided{}, ApprovalWait: 17 * time.Second}}
+		s := &Surface{cfg: Config{Policy: undecided{}, ApprovalWait: func(string) time.Duration { return time.Hour }}}
 		var got []float64
 		state, err := s.awaitDecision(t.Context(), voice{heard: func(c capability.Chunk) {
 			got = append(got, c.Progress)
 			if c.Total != 17 || !strings.Contains(c.Message, "apr_1") {
 				t.Errorf("chunk = %+v, want the total 17 and the id", c)
 			}
-		}}, "apr_1")
+		}}, "apr_1", 17*time.Second)
 		if err != nil || state != policy.ApprovalPending || len(got) != 3 || got[2] != 15 {
 			t.Errorf("awaitDecision = %q, %v with progress %v; want pending with 5, 10, 15", state, err, got)
 		}

@@ -71,8 +71,9 @@ type Config struct {
 	// accept tasks. If nil, calls never become tasks.
 	Tasks     Tasks
 	TaskAfter time.Duration
-	// ApprovalWait is how long a call that needs an operator's approval is held; 0: not at all.
-	ApprovalWait time.Duration
+	// ApprovalWait returns how long a call of a principal that needs an operator's approval is held; 0: not
+	// at all. It may be nil, which is 0.
+	ApprovalWait func(principal string) time.Duration
 	// SessionIdle is how long an unused legacy session lasts; 0 means an hour.
 	SessionIdle time.Duration
 	// CursorKey authenticates cursors and seals states. Without one a random key is

@@ -56,8 +56,9 @@ type stackOptions struct {
 	texts    []Text
 	// taskAfter gives the surface tasks.
 	taskAfter time.Duration
-	// approvalWait holds calls that need an approval.
+	// approvalWait holds calls that need an approval, waitFor those of a principal if it is not nil.
 	approvalWait time.Duration
+	waitFor      func(principal string) time.Duration
 }
 
 func newStack(t testing.TB, opts stackOptions) *stack {
@@ -108,9 +109,12 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		running = m
 		manager = m
 	}
+	if opts.waitFor == nil {
+		opts.waitFor = func(string) time.Duration { return opts.approvalWait }
+	}
 	st.surface = New(Config{
 		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates,
-		Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter, ApprovalWait: opts.approvalWait,
+		Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter, ApprovalWait: opts.waitFor,
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())

@@ -151,6 +151,17 @@ func parseTime(s string) (time.Time, bool) {
 
 // auditVerify verifies the hash chain of the audit log and appends a record of the caller
 // and the result.
+// arguments answers with the kept arguments of a call, and records who has read them.
+func (s *Surface) arguments(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	kept, err := s.Log.Arguments(r.Context(), who, r.PathValue("run"))
+	return httpapi.Answer(w, kept, err)
+}
+
+func (s *Surface) removeArguments(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	run := r.PathValue("run")
+	return httpapi.Answer(w, map[string]any{"removed": run}, s.Log.RemoveArguments(r.Context(), who, run))
+}
+
 func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	report, err := s.Log.Verify(r.Context())
 	if err != nil {

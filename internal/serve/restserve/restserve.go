@@ -161,6 +161,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/audit", operator(s.auditQuery))
 	mux.Handle("GET /api/v1/usage", operator(s.usage))
 	mux.Handle("GET /api/v1/audit/verify", operator(s.auditVerify))
+	mux.Handle("GET /api/v1/audit/arguments/{run}", operator(s.arguments))
+	mux.Handle("DELETE /api/v1/audit/arguments/{run}", admin(s.removeArguments))
 	mux.Handle("GET /api/v1/audit/tail", operator(s.auditTail))
 	mux.Handle("GET /api/v1/events", operator(s.events))
 	mux.Handle("POST /api/v1/events/publish", operator(s.publishEvent))

@@ -21,6 +21,7 @@ type Format string
 const (
 	JSON Format = "json" // with or without comments
 	TOML Format = "toml"
+	YAML Format = "yaml"
 )
 
 // Client describes one MCP client. The fields of the file come from the documentation of its
@@ -108,6 +109,12 @@ func All() []Client {
 			files: func(home string, env func(string) string) []string {
 				return []string{filepath.Join(configDir(home, env), "zed", "settings.json")}
 			}, entry: plainEntry, read: readCommon,
+		},
+		{
+			Name: "goose", Title: "goose", Binary: "goose", Format: YAML, Keys: []string{"extensions"},
+			files: func(home string, env func(string) string) []string {
+				return []string{filepath.Join(configDir(home, env), "goose", "config.yaml")}
+			}, entry: plainEntry, read: readGoose,
 		},
 	}
 }

@@ -3,6 +3,7 @@ package clients_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,30 @@ func fixtures() map[string]string {
     "other": {"type": "remote", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
   },
 }
+`,
+		"goose": `# my goose, a comment
+GOOSE_PROVIDER: "openai"
+extensions: # kept comment
+    developer: {type: builtin, name: developer, enabled: true}
+    files:
+        enabled: true
+        type: stdio
+        name: files
+        cmd: npx
+        args: [-y, server-files,
+          /data]
+        envs:
+            TOKEN: abc
+        timeout: 300
+
+    # a comment about other
+    "other":
+        type: streamable_http
+        uri: https://example.org/mcp
+        headers: {Authorization: Bearer x}
+note: |
+  extensions:
+    files: is only text here
 `,
 		"codex": `model = "gpt-5" # mine
 
@@ -91,7 +116,10 @@ func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 				}},
 				{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
 			}
-			if d := cmp.Diff(want, now.Servers); d != "" || now.Connected {
+			movable := func(list []clients.Found) []clients.Found {
+				return slices.DeleteFunc(slices.Clone(list), func(f clients.Found) bool { return f.Stays == "it is an extension of the client itself" })
+			}
+			if d := cmp.Diff(want, movable(now.Servers)); d != "" || now.Connected {
 				t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
 			}
 			changes, left, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp", "--client", c.Name}, []string{"files"})
@@ -113,7 +141,7 @@ func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 			if string(after.Text) != string(preview) {
 				t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
 			}
-			if d := cmp.Diff(want[1:], after.Servers); d != "" || !after.Connected {
+			if d := cmp.Diff(want[1:], movable(after.Servers)); d != "" || !after.Connected {
 				t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
 			}
 			for line := range strings.Lines(text) {
@@ -227,4 +255,37 @@ func FuzzJSONWithComments(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestRecognizeReadsTheFormOfEachClient(t *testing.T) {
+	t.Parallel()
+	files := fixtures()
+	files["opencode 2"] = `{"mcp": {"servers": {"files": {"type": "local", "command": ["npx"]}, "other": {"type": "remote", "url": "https://x.example"}}}}`
+	for client, text := range files {
+		name := "mcp.json"
+		switch client {
+		case "codex":
+			name = "config.toml"
+		case "goose":
+			name = "config.yaml"
+		}
+		got, err := clients.Recognize(name, []byte(text))
+		if err != nil {
+			t.Errorf("Recognize(%s): %v", client, err)
+			continue
+		}
+		var names []string
+		for _, s := range got.Servers {
+			if s.Stays == "" {
+				names = append(names, s.Name)
+			}
+		}
+		if d := cmp.Diff([]string{"files", "other"}, names); d != "" {
+			t.Errorf("Recognize(%s): servers (-want +got):\n%s", client, d)
+		}
+	}
+	odd := `{"mcp": {"servers": {"type": "local", "command": ["npx", "x"]}}}`
+	if got, err := clients.Recognize("opencode.json", []byte(odd)); err != nil || len(got.Servers) != 1 || got.Servers[0].Name != "servers" {
+		t.Errorf("a server called servers = %v, %v; want it as the only server", got.Servers, err)
+	}
 }

@@ -24,6 +24,9 @@ func (c Client) Plan(home, file string, now Config, command string, args, remove
 		changes, left = c.planTOML(home, file, now, command, args, remove)
 		return changes, left, nil
 	}
+	if c.Format == YAML {
+		return c.planYAML(home, file, now, command, args, remove)
+	}
 	entry, err := c.Entry(command, args)
 	if err != nil {
 		return nil, nil, err

@@ -21,6 +21,9 @@ const (
 	// maxFileBytes bounds a configuration file. Claude Code's holds the history of projects.
 	maxFileBytes = 16 << 20
 	maxServers   = 256
+
+	// unknownForm is why a server stays whose value cannot be read.
+	unknownForm = "its form is not known"
 )
 
 // Found is a server of a client, and why it cannot be moved.
@@ -53,9 +56,18 @@ func (c Client) Read(file string) (Config, error) {
 	if err != nil || len(text) > maxFileBytes {
 		return Config{}, c.broken(file, fmt.Sprintf("it cannot be read, or is larger than %d bytes", maxFileBytes))
 	}
-	servers, err := c.servers(text)
+	out, err := c.parse(text)
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
+	}
+	return out, nil
+}
+
+// parse reads the text of a configuration.
+func (c Client) parse(text []byte) (Config, error) {
+	servers, err := c.servers(text)
+	if err != nil {
+		return Config{}, err
 	}
 	out := Config{Text: text}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -91,6 +103,12 @@ func (c Client) servers(text []byte) (map[string]json.RawMessage, error) {
 		}
 		var err error
 		if doc, err = json.Marshal(map[string]any{c.Keys[0]: tables[c.Keys[0]]}); err != nil {
+			return nil, err
+		}
+	}
+	if c.Format == YAML {
+		var err error
+		if doc, err = yamlDocument(text); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +162,7 @@ func readCommon(raw json.RawMessage) (Server, string) {
 		Enabled                                                *bool
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return Server{}, "its form is not known"
+		return Server{}, unknownForm
 	}
 	s := Server{Command: in.Command, Args: in.Args, Env: in.Env, Dir: in.Cwd, Headers: in.Headers}
 	for _, url := range []string{in.URL, in.HTTPURL, in.ServerURL} {
@@ -175,7 +193,7 @@ func readOpenCode(raw json.RawMessage) (Server, string) {
 		OAuth                json.RawMessage
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return Server{}, "its form is not known"
+		return Server{}, unknownForm
 	}
 	s := Server{URL: in.URL, Env: in.Environment, Headers: in.Headers}
 	if len(in.Command) > 0 {

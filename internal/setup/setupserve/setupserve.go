@@ -20,6 +20,9 @@ type Clients interface {
 	Connect(ctx context.Context, by capability.Principal, name string, req Request) (Result, error)
 	// Disconnect undoes Connect. Error: not_found, reason client_not_set_up.
 	Disconnect(ctx context.Context, by capability.Principal, name string) (Result, error)
+	// Import adds the MCP servers of a file, which stays as it is. Error: invalid_input, reason
+	// client_config.
+	Import(ctx context.Context, by capability.Principal, req Import) (Result, error)
 }
 
 // Status describes one client.
@@ -42,15 +45,26 @@ type Request struct {
 	DryRun     bool     `json:"dry_run"`
 }
 
+// Import is a file with MCP servers, in the form of any client.
+type Import struct {
+	File       string   `json:"file"` // its name, whose ending determines the syntax
+	Text       string   `json:"text"`
+	Move       []string `json:"move"` // servers to add; "*" means all that can be
+	TrustHints bool     `json:"trust_hints"`
+	DryRun     bool     `json:"dry_run"`
+}
+
 // Result describes what was done, or would be.
 type Result struct {
-	Client     string            `json:"client"`
+	Client     string            `json:"client,omitempty"`
 	File       string            `json:"file"`
-	Difference string            `json:"difference"` // lines of the file, with credentials masked
+	Difference string            `json:"difference,omitempty"` // lines of the file, with credentials masked
 	Moved      map[string]string `json:"moved"`
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
+	// Secrets are the names of those that an import created, or would.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // Folders are the folders that a confined program may read, and may write.
@@ -80,6 +94,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	}))
 	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
 	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
+	mux.Handle("POST /api/v1/imports", admin(s.importFile))
 }
 
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -88,6 +103,22 @@ func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability
 		return err
 	}
 	done, err := s.Clients.Connect(r.Context(), who, r.PathValue("name"), req)
+	return httpapi.Answer(w, done, err)
+}
+
+// maxImportBytes bounds the request of an import. Claude Code's file holds the history of projects.
+const maxImportBytes = 20 << 20
+
+func (s *Surface) importFile(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := httpapi.ReadBody(w, r, maxImportBytes)
+	if err != nil {
+		return err
+	}
+	var req Import
+	if err := httpapi.DecodeStrict(body, &req); err != nil {
+		return err
+	}
+	done, err := s.Clients.Import(r.Context(), who, req)
 	return httpapi.Answer(w, done, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpregistry"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
@@ -34,10 +35,17 @@ type Upstreams interface {
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
 }
 
+// Registry reads the MCP registry. Its values marshal to the responses.
+type Registry interface {
+	Search(ctx context.Context, words string) (mcpregistry.Found, error)
+	Plan(ctx context.Context, req mcpregistry.Request) (mcpregistry.Plan, error)
+}
+
 // Config holds the dependencies of a Surface. All are required.
 type Config struct {
 	Door      *httpapi.Door
 	Upstreams Upstreams
+	Registry  Registry
 }
 
 // Surface serves the HTTP routes.
@@ -64,6 +72,18 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/{name}/login", operator(about(s.Upstreams.Login)))
 	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
 	mux.Handle("POST "+base+"/{name}/approve", operator(about(s.approve)))
+	mux.Handle("GET /api/v1/registry", operator(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		found, err := s.Registry.Search(r.Context(), r.URL.Query().Get("search"))
+		return answer(w, found, err)
+	}))
+	mux.Handle("POST /api/v1/registry/plan", admin(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		in, err := read[mcpregistry.Request](w, r)
+		if err != nil {
+			return err
+		}
+		plan, err := s.Registry.Plan(r.Context(), in)
+		return answer(w, plan, err)
+	}))
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {

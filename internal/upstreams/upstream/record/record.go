@@ -78,6 +78,7 @@ type Record struct {
 	Network     []string          `json:"network,omitempty"`
 	Keys        []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
 	Roots       []string          `json:"roots,omitempty"` // directories in the response to roots/list
+	Registry    *Origin           `json:"registry,omitempty"`
 
 	Isolation string `json:"isolation,omitempty"` // shared (default), principal, client-session
 	// OwnCredentials makes each principal's connection use that principal's secrets, named
@@ -94,6 +95,13 @@ type Record struct {
 	ConnectTimeoutMS int64 `json:"connect_timeout_ms,omitempty"`
 	IdleTimeoutMS    int64 `json:"idle_timeout_ms,omitempty"` // of one call without progress; 0: 60 s, of A2A agents 5 min
 	Disabled         bool  `json:"disabled,omitempty"`        // stored, but neither connected nor published
+}
+
+// Origin is the entry of the MCP registry that an upstream was added from.
+type Origin struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Package string `json:"package"` // npm, pypi, oci or remote
 }
 
 // Limits of a record.
@@ -177,6 +185,9 @@ func (r *Record) Check() error {
 		if err := r.checkCommand(); err != nil {
 			return bad("%s", err)
 		}
+	}
+	if o := r.Registry; o != nil && (o.Name == "" || o.Version == "" || len(o.Name)+len(o.Version)+len(o.Package) > maxText) {
+		return bad("the entry of the registry has a name and a version")
 	}
 	if err := r.checkAgent(); err != nil {
 		return bad("%s", err)

@@ -1,0 +1,41 @@
+package setup
+
+import (
+	"context"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+)
+
+// Import implements setupserve.Clients.
+func (s *Service) Import(ctx context.Context, by capability.Principal, req setupserve.Import) (setupserve.Result, error) {
+	now, err := clients.Recognize(req.File, []byte(req.Text))
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := setupserve.Result{
+		File: req.File, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{},
+	}
+	r := record{Servers: out.Moved}
+	for _, server := range s.movable(now, req.Move, out.Left) {
+		readOnly, readWrite := s.folders(server)
+		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
+		if req.DryRun {
+			d, values := definition(server, upstreamName(server.Name))
+			out.Moved[server.Name] = d.Name
+			for _, v := range values {
+				out.Secrets = append(out.Secrets, v.name)
+			}
+			continue
+		}
+		if err := s.move(ctx, by, server, req.TrustHints, &r); err != nil {
+			out.Left[server.Name] = capability.AsError(err).Message
+			delete(out.Folders, server.Name)
+		}
+	}
+	out.Secrets = append(out.Secrets, r.Secrets...)
+	return out, nil
+}
