@@ -124,11 +124,27 @@ await page.goto(`${base}/console/channels`);
 const account = page.getByRole("region", { name: "webhook:pager" });
 await account.getByText("operator:ann").waitFor();
 await account.getByRole("button", { name: "Make a pairing code" }).click();
+await page.getByLabel("Six digits").waitFor();
 await page.getByLabel("Six digits").fill(await ask("code pair"));
 await page.getByRole("button", { name: "Confirm" }).click();
 seen.notes.paired = await account.getByRole("status").locator(".m").textContent();
 await page.goto(`${base}/console/usage`);
 await page.getByRole("list", { name: "Agents" }).locator("a").first().waitFor();
+
+// A pasted file of MCP servers: what would be added, with its credentials by name, and then is.
+const memory = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-memory/dist/index.js");
+const pasted = { notes: { command: "node", args: [memory], env: { API_TOKEN: "sk-abcdefabcdefabcdef123456" } }, old: { type: "sse", url: "http://far.example/sse" } };
+await page.goto(`${base}/console/connect`);
+await page.getByLabel("Paste the MCP servers").fill(JSON.stringify({ mcpServers: pasted }));
+await page.getByRole("button", { name: "Show what would be added" }).click();
+await page.getByText("its transport is sse").waitFor();
+seen.notes.credential = await page.getByText("Credentials become named secrets").textContent();
+await page.getByRole("button", { name: "Add it" }).first().click();
+await page.getByLabel("Six digits").waitFor();
+await page.getByLabel("Six digits").fill(await ask("code import"));
+await page.getByRole("button", { name: "Confirm" }).click();
+await page.getByText("Added: notes").waitFor({ timeout: 60_000 });
+seen.notes.imported = (await page.content()).includes("sk-abcdef");
 
 // A call that asks while the page is open appears on it.
 await page.goto(`${base}/console/`);

@@ -126,6 +126,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
+			Credential                                                         string
+			Imported                                                           bool
 			Change                                                             []string
 			Asked                                                              int
 			Stolen                                                             []int
@@ -198,6 +200,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !regexp.MustCompile(`^/pair [A-Z2-9]{8}$`).MatchString(n.Paired) {
 		t.Errorf("what a person sends to be paired: got %q, want /pair and a code", n.Paired)
+	}
+	if !strings.Contains(n.Credential, "notes-api-token") || n.Imported {
+		t.Errorf("the import names %q, the credential is on the page then: %v; want notes-api-token, and it is gone", n.Credential, n.Imported)
 	}
 	if !n.CookieSeen {
 		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")

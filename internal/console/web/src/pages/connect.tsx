@@ -92,7 +92,7 @@ export function Connect() {
 interface Imported {
   moved: Record<string, string>;
   left?: Record<string, string>;
-  folders?: Record<string, { read?: string[]; write?: string[] }>;
+  folders?: Record<string, { read_only?: string[]; read_write?: string[] }>;
   secrets?: string[];
 }
 
@@ -142,7 +142,7 @@ function Import() {
                   />{" "}
                   <b>{visible(to)}</b>
                 </label>
-                <span class="m clip">{visible([...(plan.value?.folders?.[from]?.read ?? []), ...(plan.value?.folders?.[from]?.write ?? [])].join(" "))}</span>
+                <span class="m clip">{visible([...(plan.value?.folders?.[from]?.read_only ?? []), ...(plan.value?.folders?.[from]?.read_write ?? [])].join(" "))}</span>
                 <span class="who opt">runs confined, and sees these folders</span>
               </li>
             ))}
