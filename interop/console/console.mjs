@@ -146,6 +146,14 @@ await page.getByRole("button", { name: "Confirm" }).click();
 await page.getByText("Added: notes").waitFor({ timeout: 60_000 });
 seen.notes.imported = (await page.content()).includes("sk-abcdef");
 
+// A server of the registry: its plan, with the value that it asks for.
+await page.getByLabel("Words").fill("weather");
+await page.getByRole("button", { name: "Search", exact: true }).click();
+await page.getByRole("list", { name: "Servers of the registry" }).getByRole("button", { name: "Add…" }).click();
+await page.getByLabel("X-Region").fill("north");
+await page.getByRole("button", { name: "Use these values" }).click();
+seen.notes.planned = await page.getByText("https://weather.example/mcp").textContent();
+
 // A call that asks while the page is open appears on it.
 await page.goto(`${base}/console/`);
 await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();

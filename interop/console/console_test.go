@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/testkit/fakeregistry"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -64,12 +65,14 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	files := t.TempDir()
+	registry := fakeregistry.Start(t, fakeregistry.Remote("example/weather", "1.0.0", "https://weather.example/mcp",
+		`{"name":"X-Region","description":"where","isRequired":true}`))
 	var server *exec.Cmd
 	var ready struct{ URL string }
 	start := func(listen string) {
 		t.Helper()
 		server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
-		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true")
+		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true", "JUNCTOR_UPSTREAMS_REGISTRIES_MCP="+registry.URL)
 		out, err := server.StdoutPipe()
 		if err == nil {
 			err = server.Start()
@@ -126,7 +129,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
-			Credential                                                         string
+			Credential, Planned                                                string
 			Imported                                                           bool
 			Change                                                             []string
 			Asked                                                              int
@@ -203,6 +206,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Credential, "notes-api-token") || n.Imported {
 		t.Errorf("the import names %q, the credential is on the page then: %v; want notes-api-token, and it is gone", n.Credential, n.Imported)
+	}
+	if n.Planned != "https://weather.example/mcp" {
+		t.Errorf("the registry's server is at %q, want https://weather.example/mcp", n.Planned)
 	}
 	if !n.CookieSeen {
 		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")

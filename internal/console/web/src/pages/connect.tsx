@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { Failure, post, remove } from "../api";
+import { Failure, get, post, remove } from "../api";
 import { href } from "../route";
 import { Field } from "./answers";
 import { Act, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
@@ -82,6 +82,7 @@ export function Connect() {
       <h2>What junctor reaches</h2>
       <Import />
       <Add />
+      <Registry />
       <p>
         <a href={href("/providers")}>Everything that is connected</a>
       </p>
@@ -335,5 +336,139 @@ function Add() {
         </p>
       )}
     </form>
+  );
+}
+
+interface Listed {
+  name: string;
+  title?: string;
+  description?: string;
+  version: string;
+  status: string;
+  packages: string[];
+}
+
+interface Input {
+  key: string;
+  description?: string;
+  default?: string;
+  choices?: string[];
+  required?: boolean;
+  secret?: boolean;
+  given?: boolean;
+}
+
+interface Plan {
+  name: string;
+  version: string;
+  package: string;
+  status: string;
+  inputs: Input[];
+  record?: { name: string; command?: string[]; url?: string; trust?: string };
+}
+
+/** Searches the MCP registry and adds one of its entries, with the values that it asks for. */
+function Registry() {
+  const words = useSignal("");
+  const found = useSignal<Listed[] | null>(null);
+  const plan = useSignal<Plan | null>(null);
+  const values = useSignal<Record<string, string>>({});
+  const done = useSignal("");
+  const secrets = useLoad<{ secrets: { name: string }[] }>("/api/v1/secrets", /^secret\./);
+  const search = async () => {
+    plan.value = null;
+    done.value = "";
+    found.value = (await get<{ servers: Listed[] }>(`/api/v1/registry?search=${encodeURIComponent(words.value)}`)).servers ?? [];
+  };
+  const look = async (name: string, version: string) => {
+    const inputs: Record<string, string[]> = {};
+    const named: Record<string, string> = {};
+    for (const i of plan.value?.name === name ? plan.value.inputs : []) {
+      const v = values.value[i.key]?.trim();
+      if (v) i.secret ? (named[i.key] = v) : (inputs[i.key] = [v]);
+    }
+    plan.value = await post<Plan>("/api/v1/registry/plan", { name, version, inputs, secrets: named });
+  };
+  const add = async () => {
+    const r = await post<any>("/api/v1/upstreams", plan.value!.record);
+    done.value = `Added ${plan.value!.record!.name}, ${counted(r)}; they wait for your review.`;
+    plan.value = null;
+  };
+  const p = plan.value;
+  return (
+    <>
+      <h2>Search the registry</h2>
+      <div class="bar">
+        <input type="search" aria-label="Words" placeholder="words of its name" value={words.value} onInput={(e) => (words.value = e.currentTarget.value)} />
+        <Act do={search}>Search</Act>
+      </div>
+      {found.value && found.value.length === 0 && <p class="sub">The registry has no server with these words that can be added here.</p>}
+      {found.value && found.value.length > 0 && (
+        <ul class="list" aria-label="Servers of the registry">
+          {found.value.map((s) => (
+            <li class="row c-four" key={s.name}>
+              <b class="clip">{visible(s.title ?? s.name)}</b>
+              <span class="clip">{visible(s.description)}</span>
+              <span class="who opt">
+                {visible(s.name)} {visible(s.version)} {s.status !== "active" && <Tag is="bad">{visible(s.status)}</Tag>}
+              </span>
+              <span class="btns">
+                <Act
+                  do={() => {
+                    values.value = {};
+                    plan.value = null;
+                    return look(s.name, s.version);
+                  }}
+                >
+                  Add…
+                </Act>
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {p && (
+        <div class="note">
+          <p>
+            <b>{visible(p.name)}</b> {visible(p.version)} {p.status !== "active" && <Tag is="bad">{visible(p.status)}</Tag>}
+          </p>
+          {p.inputs.map((i) => (
+            <label class="field" key={i.key}>
+              {visible(i.key)} {i.required ? "" : "(optional)"} <span class="who">{visible(i.description)}</span>
+              {i.secret || i.choices ? (
+                <select value={values.value[i.key] ?? ""} onChange={(e) => (values.value = { ...values.value, [i.key]: e.currentTarget.value })}>
+                  <option value="">{i.secret ? "choose one; “junctor secrets set NAME” stores it" : visible(i.default)}</option>
+                  {(i.secret ? (secrets.data?.secrets ?? []).map((s) => s.name) : (i.choices ?? [])).map((v) => (
+                    <option key={v} value={v}>
+                      {visible(v)}
+                    </option>
+                  ))}
+                </select>
+              ) : (
+                <input placeholder={visible(i.default)} value={values.value[i.key] ?? ""} onInput={(e) => (values.value = { ...values.value, [i.key]: e.currentTarget.value })} />
+              )}
+            </label>
+          ))}
+          {p.record && (
+            <div class="code">
+              <pre tabIndex={0}>{visible(p.record.url ?? p.record.command?.join(" "))}</pre>
+            </div>
+          )}
+          <p class="btns">
+            {p.inputs.length > 0 && <Act do={() => look(p.name, p.version)}>Use these values</Act>}
+            {p.record && (
+              <Act kind="p" do={add}>
+                Add it
+              </Act>
+            )}
+          </p>
+        </div>
+      )}
+      {done.value && (
+        <p class="note" role="status">
+          {visible(done.value)} <a href={href("/providers")}>Review</a>
+        </p>
+      )}
+    </>
   );
 }
