@@ -72,7 +72,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	start := func(listen string) {
 		t.Helper()
 		server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
-		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true", "JUNCTOR_UPSTREAMS_REGISTRIES_MCP="+registry.URL)
+		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true",
+			"JUNCTOR_UPSTREAMS_REGISTRIES_MCP="+registry.URL)
 		out, err := server.StdoutPipe()
 		if err == nil {
 			err = server.Start()
