@@ -45,6 +45,7 @@ type Config struct {
 	Console    Console    `koanf:"console"`
 	Approvals  Approvals  `koanf:"approvals"`
 	OAuth      OAuth      `koanf:"oauth"`
+	OIDC       OIDC       `koanf:"oidc"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
 	Sandbox    Sandbox    `koanf:"sandbox"`
@@ -165,6 +166,7 @@ func Default() Config {
 		Log:     Log{Level: "info", Format: "text"},
 		Audit:   Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second},
 		Console: Console{Verify: "code"},
+		OIDC:    defaultOIDC(),
 
 		Limits: Limits{
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
@@ -244,7 +246,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.OTel.validate(),
-		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.Gateway.validate(), c.Node.validate(),
+		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.OIDC.validate(c.PublicURL, host), c.Gateway.validate(), c.Node.validate(),
 		c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}

@@ -14,12 +14,18 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/console/webpush"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/oauth"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // The headers of the page's requests.
@@ -32,13 +38,18 @@ const (
 	VerificationHeader = "Junctor-Verification"
 )
 
-// Tokens finds the tokens that sessions belong to.
+// Tokens finds the tokens that sessions belong to, and makes those of people who sign in with a
+// provider.
 type Tokens interface {
 	Token(value string) (policy.Token, error)
+	SignIn(ctx context.Context, person policy.Person, until time.Time) (policy.Token, error)
+	EndSignIns(ctx context.Context, identity string) (ended bool, err error)
+	Credential(ctx context.Context, of policy.Token, until time.Time) (policy.Token, secret.Value, error)
+	RevokeCredential(ctx context.Context, value string) (capability.Principal, error)
 	webpush.Policy
 }
 
-// Config holds the dependencies of a Service. All fields but Verify are required.
+// Config holds the dependencies of a Service. All fields but Verify and OIDC are required.
 type Config struct {
 	Dir       string // holds the sessions; created if missing
 	Home      string // the home directory, from which the name of the cookie is made
@@ -54,6 +65,8 @@ type Config struct {
 	Print func(line string)
 	// Verify is "code", or "off" for no verification of dangerous decisions.
 	Verify string
+	OIDC   config.OIDC // with which people sign in
+	Secret func(name string) (secret.Value, error)
 }
 
 // Service serves the console.
@@ -66,7 +79,9 @@ type Service struct {
 	files    *files
 	frames   frames
 	push     *webpush.Service
-	api      http.Handler // the public API, for what the server fetches as a person
+	people   *oauth.Login  // nil: people use tokens only
+	failures *rate.Limiter // bounds the recorded failures of sign-ins
+	api      http.Handler  // the public API, for what the server fetches as a person
 }
 
 // UseAPI sets the handler of the public API. It must be called before the first request.
@@ -81,7 +96,10 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}}
+	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}, failures: rate.NewLimiter(5, 20)}
+	if s.people, err = s.openLogin(); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(cfg.PublicURL)
 	s.secure = err == nil && u.Scheme == "https"
 	s.cookie = cookieName(cfg.Home, s.secure)
@@ -103,12 +121,16 @@ func (s *Service) Run(ctx context.Context) error {
 // Close does nothing: sessions are saved when they change.
 func (s *Service) Close() error { return nil }
 
-// Checks reports a console that is not part of this build, and notifications that were refused.
-func (s *Service) Checks(context.Context) []httpapi.Check {
+// Checks reports a console that is not part of this build, notifications that were refused, and the
+// provider with which people sign in.
+func (s *Service) Checks(ctx context.Context) []httpapi.Check {
+	checks := s.checkLogin(ctx)
 	if s.files.built {
-		return s.push.Checks()
+		return append(checks, s.push.Checks()...)
 	}
-	return []httpapi.Check{{Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)"}}
+	return append(checks, httpapi.Check{
+		Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)",
+	})
 }
 
 // Routes adds the page and the sign-in to mux.
@@ -123,6 +145,11 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/console/push", operator(s.listPush))
 	mux.Handle("POST /api/v1/console/push", operator(s.addPush))
 	mux.Handle("DELETE /api/v1/console/push/{id}", operator(s.removePush))
+	mux.Handle("GET /console/login", plain(s.showLogin))
+	mux.Handle("POST /console/login", plain(s.beginLogin))
+	mux.Handle("POST /api/v1/login", plain(s.beginDevice))
+	mux.Handle("POST /api/v1/login/wait", plain(s.waitForDevice))
+	mux.Handle("DELETE /api/v1/login", plain(s.endLogin))
 	mux.Handle("POST /console/session", plain(s.signIn))
 	mux.Handle("GET /console/session", plain(s.showSession))
 	mux.Handle("DELETE /console/session", plain(s.signOut))
@@ -177,17 +204,21 @@ func (s *Service) newCode(w http.ResponseWriter, r *http.Request, who capability
 }
 
 // Link returns the address that signs a browser in with a code. The code is in the fragment,
-// which browsers send to no server. Passkeys and cookies belong to the name localhost.
-func (s *Service) Link(value string) string {
-	base := strings.TrimRight(s.cfg.PublicURL, "/")
+// which browsers send to no server.
+func (s *Service) Link(value string) string { return s.base() + "/console/#c=" + value }
+
+// base returns the address of this server for browsers. Passkeys and cookies belong to the name
+// localhost.
+func (s *Service) base() string {
+	base := s.cfg.PublicURL
 	if base == "" {
 		u, err := url.Parse(s.cfg.Address())
 		if err == nil && u.Hostname() == "127.0.0.1" {
 			u.Host = "localhost:" + u.Port()
 		}
-		base = strings.TrimRight(u.String(), "/")
+		base = u.String()
 	}
-	return base + "/console/#c=" + value
+	return strings.TrimRight(base, "/")
 }
 
 // shownSession is a session in the API.
@@ -219,7 +250,7 @@ func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capabil
 		return err
 	}
 	s.push.EndSession(r.Context(), one.ID)
-	s.record(r.Context(), audit.SessionEnded, who.ID, one)
+	s.record(r.Context(), audit.SessionEnded, who.ID, nil, attr("session", one.ID))
 	return httpapi.Answer(w, shown(one), nil)
 }
 
@@ -233,12 +264,23 @@ func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who 
 
 func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Code string `json:"code"`
+		Code  string `json:"code"`
+		Login string `json:"login"` // of a sign-in with a provider
+		oauth.Answer
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	one, cookie, half, err := s.sessions.signIn(req.Code)
+	var one session
+	var cookie, half string
+	var about []audit.Attr
+	var err error
+	if req.Login != "" {
+		req.Answer.Code = req.Code
+		one, cookie, half, about, err = s.finishLogin(r, req.Login, req.Answer)
+	} else {
+		one, cookie, half, err = s.sessions.signIn(req.Code)
+	}
 	if err != nil {
 		return err
 	}
@@ -247,7 +289,7 @@ func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 		_, _ = s.sessions.end(one.ID)
 		return ended()
 	}
-	s.record(r.Context(), audit.Login, one.Principal, one)
+	s.record(r.Context(), audit.Login, one.Principal, nil, append(about, attr("session", one.ID))...)
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookie, Value: cookie, Path: "/", Expires: one.Expires, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode,
 	})
@@ -278,20 +320,26 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.push.EndSession(r.Context(), one.ID)
-	s.record(r.Context(), audit.SessionEnded, one.Principal, one)
+	s.record(r.Context(), audit.SessionEnded, one.Principal, nil, attr("session", one.ID))
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s *Service) record(ctx context.Context, event audit.Event, principal string, one session) {
-	_, err := s.cfg.Log.Append(context.WithoutCancel(ctx), audit.Record{
+func attr(key, value string) audit.Attr {
+	return audit.Attr{Key: key, Value: text.CutBytes(text.Visible(value), 256)}
+}
+
+// record records a sign-in or its end, or with an error that it failed.
+func (s *Service) record(ctx context.Context, event audit.Event, principal string, failure error, about ...audit.Attr) {
+	r := audit.Record{
 		Logger: "console", Event: event, Success: audit.OutcomeSuccess,
-		Metadata: audit.Metadata{
-			Surface: "console", Principal: audit.Principal{ID: principal}, Attrs: []audit.Attr{{Key: "session", Value: one.ID}},
-		},
-	}, audit.Written)
-	if err != nil {
+		Metadata: audit.Metadata{Surface: "console", Principal: audit.Principal{ID: principal}, Attrs: about},
+	}
+	if failure != nil {
+		r.Success, r.Error = audit.OutcomeFailure, capability.AsError(failure).Message
+	}
+	if _, err := s.cfg.Log.Append(context.WithoutCancel(ctx), r, audit.Written); err != nil {
 		s.cfg.Logger.Error("sign-in not recorded", "event", event, "err", err)
 	}
 }

@@ -113,7 +113,7 @@ func libraryHomes() map[string]string {
 		"github.com/SherClockHolmes/webpush-go":  "internal/console/webpush",
 		"github.com/a2aproject/a2a-go":           "internal/serve/a2aserve internal/upstreams/a2a",
 		"github.com/coreos/go-oidc":              "internal/platform/oauth",
-		"golang.org/x/oauth2":                    "internal/upstreams/oauthclient",
+		"golang.org/x/oauth2":                    "internal/upstreams/oauthclient internal/platform/oauth",
 		"github.com/go-jose/go-jose":             "internal/upstreams/a2a",
 		"github.com/google/go-github":            "internal/taskagents/workspace/forge/githubforge",
 		"github.com/yosida95/uritemplate":        "internal/serve/mcpserve",

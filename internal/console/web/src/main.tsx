@@ -306,11 +306,35 @@ function Shell(p: { who: string }) {
 }
 
 function Gate(p: { why: string }) {
+  const provider = useSignal("");
+  const why = useSignal(p.why);
+  useEffect(() => {
+    call<{ provider: string }>("GET", "/console/login").then(
+      (l) => (provider.value = l.provider),
+      () => {}, // a link always works
+    );
+  }, []);
+  const signIn = async () => {
+    try {
+      const begun = await call<{ url: string; login: string }>("POST", "/console/login");
+      sessionStorage.setItem(login, begun.login);
+      location.assign(begun.url);
+    } catch (e) {
+      why.value = sentences(e as Failure);
+    }
+  };
   return (
     <div class="gate">
       <h1>junctor</h1>
-      <p>{p.why || "This browser is not signed in."}</p>
-      <p>Run this at a terminal of the machine, and open the link that it prints:</p>
+      <p role="status">{visible(why.value) || "This browser is not signed in."}</p>
+      {provider.value && (
+        <p>
+          <button class="b p" type="button" onClick={() => void signIn()}>
+            Sign in with {visible(provider.value)}
+          </button>
+        </p>
+      )}
+      <p>{provider.value ? "Or run" : "Run"} this at a terminal of the machine, and open the link that it prints:</p>
       <div class="code">
         <pre>junctor console</pre>
       </div>
@@ -348,6 +372,28 @@ function App(p: { why: string }) {
 }
 
 const wanted = "junctor.wanted";
+const login = "junctor.login"; // what the server gave this tab for its return from the provider
+
+const sentences = (e: Failure) => (e.hint ? `${e.message}. To go on: ${e.hint}.` : e.message);
+
+/** Ends the sign-in of a tab that the provider has sent back. It returns why that failed, or "". */
+async function comeBack(): Promise<string> {
+  const answer = new URLSearchParams(location.search);
+  const kept = sessionStorage.getItem(login);
+  const back = sessionStorage.getItem(wanted);
+  sessionStorage.removeItem(login);
+  sessionStorage.removeItem(wanted);
+  go(back ?? "/", true); // the code is not to stay in the address
+  keep("");
+  const body: Record<string, string> = { login: kept ?? "none" };
+  for (const name of ["code", "state", "iss", "error"]) body[name] = answer.get(name) ?? "";
+  try {
+    keep((await call("POST", "/console/session", body)).secret);
+    return "";
+  } catch (e) {
+    return sentences(e as Failure);
+  }
+}
 
 async function main(): Promise<void> {
   if (location.hostname === "127.0.0.1") {
@@ -369,6 +415,7 @@ async function main(): Promise<void> {
       why = (e as Failure).message;
     }
   }
+  if (location.pathname === href("/oidc")) why = await comeBack();
   followClicks();
   await connect();
   if (secret.value) share();
