@@ -85,7 +85,7 @@ type Audit struct {
 
 // Console configures the web console.
 type Console struct {
-	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code; off: not at all, so a program that controls the browser can decide."`
+	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code, or the passkey of a person who has added one on the page Access; passkey: passkeys only, and the code for adding the first; off: not at all, so a program that controls the browser can decide."`
 }
 
 // FS configures the directories that fs.* and git.* may access.
@@ -272,7 +272,7 @@ func (c *Config) Validate() error {
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 		oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"),
-		oneOf("console.verify", c.Console.Verify, "code", "off"),
+		oneOf("console.verify", c.Console.Verify, "code", "passkey", "off"),
 		oneOf("audit.level", c.Audit.Level, "debug", "info"),
 	); err != nil {
 		return err

@@ -47,6 +47,13 @@ func (s *Service) dangerous(r *http.Request, who capability.Principal, body []by
 			return "", nil // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest), nil
+	case "console":
+		if r.URL.Path == passkeysPath {
+			return "add a passkey", nil
+		}
+		if r.Method == http.MethodDelete && strings.HasPrefix(id, "passkeys/") {
+			return "remove a passkey", nil
+		}
 	case "nodes":
 		if r.Method == http.MethodPost && strings.HasSuffix(id, "/calls") {
 			return "call a function of " + text.Visible(strings.TrimSuffix(id, "/calls")), nil

@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/console/passkey"
 	"github.com/junctor-run/junctor/internal/console/webpush"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -34,7 +35,8 @@ const (
 	SecretHeader = "Junctor-Console"
 	// BackgroundHeader marks what the page fetches without a person's doing.
 	BackgroundHeader = "Junctor-Background"
-	// VerificationHeader is "ID:DIGITS" of a verification.
+	// VerificationHeader is the id of a verification, a colon, and the code or the response of a
+	// passkey as base64url.
 	VerificationHeader = "Junctor-Verification"
 )
 
@@ -63,7 +65,7 @@ type Config struct {
 	Logger    *slog.Logger
 	// Print shows the person at the server's terminal a line. nil if it has none.
 	Print func(line string)
-	// Verify is "code", or "off" for no verification of dangerous decisions.
+	// Verify is "code", "passkey", or "off" for no verification of dangerous decisions.
 	Verify string
 	OIDC   config.OIDC // with which people sign in
 	Secret func(name string) (secret.Value, error)
@@ -79,6 +81,7 @@ type Service struct {
 	files    *files
 	frames   frames
 	push     *webpush.Service
+	passkeys *passkey.Store
 	people   *oauth.Login  // nil: people use tokens only
 	failures *rate.Limiter // bounds the recorded failures of sign-ins
 	api      http.Handler  // the public API, for what the server fetches as a person
@@ -98,6 +101,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}, failures: rate.NewLimiter(5, 20)}
 	if s.people, err = s.openLogin(); err != nil {
+		return nil, err
+	}
+	if s.passkeys, err = passkey.Open(filepath.Join(cfg.Dir, "passkeys.json"), time.Now); err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(cfg.PublicURL)
@@ -142,6 +148,10 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/console/sessions", operator(s.listSessions))
 	mux.Handle("DELETE /api/v1/console/sessions/{id}", operator(s.endSession))
 	mux.Handle("GET /api/v1/console/verifications", operator(s.listVerifications))
+	mux.Handle("GET "+passkeysPath, operator(s.listPasskeys))
+	mux.Handle("POST "+passkeysPath, operator(s.addPasskey))
+	mux.Handle("POST "+passkeysPath+"/options", operator(s.beginPasskey))
+	mux.Handle("DELETE "+passkeysPath+"/{id}", operator(s.removePasskey))
 	mux.Handle("GET /api/v1/console/push", operator(s.listPush))
 	mux.Handle("POST /api/v1/console/push", operator(s.addPush))
 	mux.Handle("DELETE /api/v1/console/push/{id}", operator(s.removePush))
@@ -425,7 +435,7 @@ func reachable(path string) bool {
 
 // Guard requires the verification of dangerous decisions that come from a browser: they are
 // answered with denied, reason console_code_required, until they are sent again with the code that
-// was printed on the terminal.
+// was printed on the terminal, or console_passkey_required for a person who has a passkey.
 func (s *Service) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(SecretHeader) != "" && s.cfg.Verify != "off" {
@@ -457,8 +467,19 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	principal, digest := t.Principal().ID, requestDigest(r.Method, r.URL.Path, body)
-	if id, digits, ok := strings.Cut(r.Header.Get(VerificationHeader), ":"); ok {
-		return s.verify.check(principal, id, digits, digest)
+	if id, proof, ok := strings.Cut(r.Header.Get(VerificationHeader), ":"); ok {
+		return s.verify.check(principal, id, proof, digest, s.signed)
+	}
+	if c, options, ok := s.passkeys.Challenge(s.base(), principal); ok {
+		one := s.verify.askKey(principal, what, digest, c, options)
+		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs your passkey").
+			With("console_passkey_required", "confirm it in the console; a lost passkey is removed with: junctor console passkeys --remove ID").
+			Detail("verification", one.ID).Detail("what", what).Detail("options", one.options)
+	}
+	if s.cfg.Verify == "passkey" && r.URL.Path != passkeysPath {
+		return capability.Errorf(capability.CodeDenied, "console.verify",
+			"this server lets people confirm decisions with passkeys only, and you have none").
+			With("console_passkey_missing", "add one on the page Access of the console")
 	}
 	one, created := s.verify.ask(principal, what, digest, false)
 	if created && s.cfg.Print != nil {

@@ -377,3 +377,43 @@ func TestAProviderThatIsAwayIsAnErrorOfTheSignInOnly(t *testing.T) {
 	}
 	n.signIn(t)
 }
+
+func TestPeopleWithoutAPasskeyCanBeKeptFromDecisions(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir(), "JUNCTOR_CONSOLE_VERIFY=passkey")
+	b := n.signIn(t)
+	for _, r := range [][4]string{
+		{http.MethodPost, "/api/v1/tokens", `{"role":"agent","name":"x"}`, "console_passkey_missing"},
+		{http.MethodPost, "/api/v1/console/passkeys", `{"id":"psk_0","response":{}}`, "console_code_required"},
+		{http.MethodDelete, "/api/v1/console/passkeys/psk_0", "", "console_passkey_missing"},
+	} {
+		var f failed
+		if status := b.send(r[0], r[1], r[2], &f); status != http.StatusForbidden || f.Error.Reason != r[3] {
+			t.Errorf("%s %s: status %d, %+v, want 403, %s", r[0], r[1], status, f, r[3])
+		}
+	}
+	var options struct {
+		ID      string
+		Options struct{ Challenge string }
+	}
+	status := b.send(http.MethodPost, "/api/v1/console/passkeys/options", "", &options)
+	if status != http.StatusOK || options.Options.Challenge == "" {
+		t.Errorf("the options: status %d, %+v, want 200 and a challenge", status, options)
+	}
+	var open struct {
+		Verifications []struct{ ID, Code string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil ||
+		len(open.Verifications) != 1 {
+		t.Fatalf("got %+v, %v, want one verification", open, err)
+	}
+	var f failed
+	v := open.Verifications[0]
+	status = b.send(http.MethodPost, "/api/v1/console/passkeys", `{"id":"psk_0","response":{}}`, &f, "Junctor-Verification", v.ID+":"+v.Code)
+	if status != http.StatusForbidden || f.Error.Reason != "passkey_refused" {
+		t.Errorf("a passkey that was not begun: status %d, %+v, want 403, passkey_refused", status, f)
+	}
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/console/passkeys", nil, nil); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("an agent lists passkeys: got %v, want denied", err)
+	}
+}

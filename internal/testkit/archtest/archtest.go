@@ -111,6 +111,7 @@ func libraryHomes() map[string]string {
 		"github.com/pressly/goose/v3":            "internal/store",
 		"github.com/modelcontextprotocol/go-sdk": "internal/serve/mcpserve internal/upstreams/oauthclient internal/upstreams/samplemcp internal/testkit interop bench",
 		"github.com/SherClockHolmes/webpush-go":  "internal/console/webpush",
+		"github.com/go-webauthn/webauthn":        "internal/console/passkey",
 		"github.com/a2aproject/a2a-go":           "internal/serve/a2aserve internal/upstreams/a2a",
 		"github.com/coreos/go-oidc":              "internal/platform/oauth",
 		"golang.org/x/oauth2":                    "internal/upstreams/oauthclient internal/platform/oauth",

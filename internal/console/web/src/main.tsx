@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
+import { sign } from "./passkey";
 import { go, here, href } from "./route";
 import { ago, useLoad, visible } from "./ui";
 import { pendingPath } from "./approval";
@@ -151,33 +152,44 @@ function Palette(p: { close: () => void }) {
   );
 }
 
-function CodeDialog() {
+function ProofDialog() {
   const box = useRef<HTMLDialogElement>(null);
   const digits = useSignal("");
   const v = verification.value!;
+  const wrong = useSignal(v.wrong);
   useEffect(() => box.current?.showModal(), []);
+  const confirm = () =>
+    v.options
+      ? sign(v.options).then(v.answer, (e: Error) => (wrong.value = e.message || "The passkey was not used."))
+      : v.answer(digits.value.trim());
   return (
     <dialog ref={box} aria-labelledby="code-title" onCancel={() => v.answer(null)}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          v.answer(digits.value.trim());
+          void confirm();
         }}
       >
         <h1 id="code-title">Confirm: {visible(v.what)}</h1>
-        <p class="sub">Type the code that junctor printed on its terminal. “junctor console code” shows it too. An agent that controls this browser cannot read it.</p>
-        {v.wrong && (
+        {v.options ? (
+          <p class="sub">Your passkey confirms it. An agent that controls this browser cannot touch it.</p>
+        ) : (
+          <p class="sub">Type the code that junctor printed on its terminal. “junctor console code” shows it too. An agent that controls this browser cannot read it.</p>
+        )}
+        {wrong.value && (
           <p class="note bad" role="alert">
-            {v.wrong}
+            {visible(wrong.value)}
           </p>
         )}
-        <label class="field">
-          Six digits
-          <input inputMode="numeric" autocomplete="off" maxLength={6} value={digits.value} onInput={(e) => (digits.value = e.currentTarget.value)} />
-        </label>
+        {!v.options && (
+          <label class="field">
+            Six digits
+            <input inputMode="numeric" autocomplete="off" maxLength={6} value={digits.value} onInput={(e) => (digits.value = e.currentTarget.value)} />
+          </label>
+        )}
         <div class="btns">
           <button class="b p" type="submit">
-            Confirm
+            {v.options ? "Use the passkey" : "Confirm"}
           </button>
           <button class="b" type="button" onClick={() => v.answer(null)}>
             Decide nothing
@@ -300,7 +312,7 @@ function Shell(p: { who: string }) {
         <Page />
       </main>
       {palette.value && <Palette close={() => (palette.value = false)} />}
-      {verification.value && <CodeDialog key={verification.value.wrong} />}
+      {verification.value && <ProofDialog key={verification.value.wrong} />}
     </div>
   );
 }
