@@ -152,7 +152,7 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	f := root.PersistentFlags()
 	f.StringVar(&a.home, "home", "", "`DIR` home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
 	f.StringVar(&a.server, "server", "", "`URL` URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
-	f.StringVar(&a.token, "token", "", "`TOKEN` token to show the server (default $JUNCTOR_TOKEN, else the home's admin token)")
+	f.StringVar(&a.token, "token", "", "`TOKEN` token to show the server (default $JUNCTOR_TOKEN, else of junctor login, else the home's admin token)")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print only the first column of a list, without its head: the ids or names")
 	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
@@ -242,13 +242,16 @@ func (a *app) serverURL() (home, url string, err error) {
 }
 
 // connection returns the URL of the server and the token for it: from the flag, otherwise the
-// environment, otherwise tokenFile in the home's run folder. Without a token it fails with
-// unauthenticated.
-func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
-	return a.connectionWith(filepath.Join("run", tokenFile))
+// environment, otherwise of the sign-in of the home, otherwise its admin token.
+func (a *app) connection() (url string, token secret.Value, err error) {
+	if url, token, ok, err := a.loginFor(); ok || err != nil {
+		return url, token, err
+	}
+	return a.connectionWith(filepath.Join("run", "admin.token"))
 }
 
-// connectionWith is connection with the path of the token file below the home.
+// connectionWith returns the URL of the server and the token for it: from the flag, otherwise the
+// environment, otherwise tokenFile below the home. Without a token it fails with unauthenticated.
 func (a *app) connectionWith(tokenFile string) (url string, token secret.Value, err error) {
 	home, url, err := a.serverURL()
 	if err != nil {
@@ -285,7 +288,7 @@ func (a *app) readSecretFile(path string) (secret.Value, error) {
 }
 
 func (a *app) client() (*client.Client, error) {
-	url, token, err := a.connection("admin.token")
+	url, token, err := a.connection()
 	if err != nil {
 		return nil, err
 	}

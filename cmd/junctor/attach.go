@@ -73,7 +73,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 	if err != nil {
 		return err
 	}
-	url, token, err := a.connection("admin.token")
+	url, token, err := a.connection()
 	if err != nil {
 		return err
 	}

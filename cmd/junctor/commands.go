@@ -30,7 +30,8 @@ func (a *app) commands() []commandGroup {
 			with(a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand()), a.toolsCommand(),
 		}},
 		{"Rules and the record", []*cobra.Command{
-			with(a.policyCommand(), a.grantsCommand()), a.approvalsCommand(), a.tokensCommand(), a.secretsCommand(),
+			with(a.policyCommand(), a.grantsCommand()), a.approvalsCommand(), with(a.tokensCommand(), a.loginCommand(), a.logoutCommand()),
+			a.secretsCommand(),
 			with(a.auditCommand(), a.eventsCommand(), a.usageCommand()),
 		}},
 		{"For programs and tests", []*cobra.Command{
@@ -46,13 +47,14 @@ func (a *app) homeCommand() *cobra.Command {
 		a.backupCommand(), a.restoreCommand(), a.healthCommand(), a.configCommand())
 }
 
-// formerCommands returns the commands by the names that they had at the top level. They are hidden
-// and stay as they were, because scripts and client configurations use them.
+// formerCommands returns the commands by the names that they had at the top level, and those of
+// signing in, which are expected there. They are hidden and stay as they were, because scripts and
+// client configurations use them.
 func (a *app) formerCommands() []*cobra.Command {
 	return append(a.showingCommands(),
 		a.callCommand(), a.runCommand(), a.runsCommand(), a.heldCommand(), a.modulesCommand(), a.connectCommand(), a.disconnectCommand(),
 		a.endpointCommand(), a.conformanceCommand(), a.reportCommand(), a.nodeCommand(), a.skillCommand(), a.upstreamsCommand(),
-		a.agentCommand(), a.channelsCommand(),
+		a.agentCommand(), a.channelsCommand(), a.loginCommand(), a.logoutCommand(),
 		a.grantsCommand(), a.confirmationsCommand(), a.eventsCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand(),
 		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand())
 }

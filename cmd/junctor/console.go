@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ decisions there ask for a code: it is printed on the terminal of "junctor serve"
 			}))
 		},
 	}
-	c.AddCommand(a.consoleCodeCommand(), a.consoleSessionsCommand(), a.consoleEndCommand())
+	c.AddCommand(a.consoleCodeCommand(), a.consoleSessionsCommand(), a.consoleEndCommand(), a.consolePasskeysCommand())
 	return c
 }
 
@@ -84,4 +85,36 @@ func (a *app) consoleEndCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/console/sessions/"+args[0], nil, a.done("%s is signed out\n", args[0]))
 		},
 	}
+}
+
+func (a *app) consolePasskeysCommand() *cobra.Command {
+	var gone string
+	const path = "/api/v1/console/passkeys"
+	show := shows(a, path, func(body struct {
+		Passkeys []struct {
+			ID, Name, Principal string
+			Created, Used       time.Time
+		}
+	},
+	) error {
+		var rows [][]string
+		for _, p := range body.Passkeys {
+			rows = append(rows, []string{p.ID, dash(plainText(p.Name)), p.Principal, when(p.Created), when(p.Used)})
+		}
+		return a.table([]string{"ID", "NAME", "PRINCIPAL", "ADDED", "USED"}, rows, "No passkey was added: see the page Access of the console.")
+	})
+	c := &cobra.Command{
+		Use: "passkeys", Short: "List or remove the passkeys that confirm decisions in the console", Args: cobra.NoArgs,
+		Long: `Lists your passkeys, or with a token of role admin those of all people. A person who has
+one confirms dangerous decisions in the console with it, and with no code. Passkeys are
+added in the console, on the page Access. Remove one that was lost.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if gone == "" {
+				return show(cmd, args)
+			}
+			return a.call(cmd.Context(), http.MethodDelete, path+"/"+url.PathEscape(gone), nil, a.done("removed %s\n", plainText(gone)))
+		},
+	}
+	c.Flags().StringVar(&gone, "remove", "", "`ID` passkey to remove")
+	return c
 }

@@ -347,12 +347,12 @@ func TestWithoutAServer(t *testing.T) {
 		"upstreams logs": "u", "upstreams restart": "u", "upstreams set": "u --disabled", "upstreams show": "u",
 		"workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
-	alone := strings.Fields(`serve setup doctor config debug`)
+	alone := strings.Fields(`serve setup doctor config debug logout`)
 	others := []string{ // they need files of their own, another process, or no terminal
 		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats",
 		"home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
-		"tasks templates", "tasks frameworks list", "tasks frameworks replay",
+		"tokens logout", "tasks templates", "tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",
 		"nodes device consent list", "nodes device consent grant", "nodes device consent deny",
 	}

@@ -81,7 +81,7 @@ func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*
 		}
 		body = bytes.NewReader(input)
 	}
-	base, token, err := a.connection("admin.token")
+	base, token, err := a.connection()
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Config struct {
 	Clients map[string]Client `koanf:"clients" doc:"Settings of clients by the name of their token, which junctor setup gives them (claude, codex, …). approvals_wait is approvals.wait for this client: raise it for one that waits longer than a minute. As a variable: a JSON object."`
 
 	OAuth      OAuth      `koanf:"oauth"`
+	OIDC       OIDC       `koanf:"oidc"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
 	Sandbox    Sandbox    `koanf:"sandbox"`
@@ -91,7 +92,7 @@ type Audit struct {
 
 // Console configures the web console.
 type Console struct {
-	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code; off: not at all, so a program that controls the browser can decide."`
+	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code, or the passkey of a person who has added one on the page Access; passkey: passkeys only, and the code for adding the first; off: not at all, so a program that controls the browser can decide."`
 }
 
 // FS configures the directories that fs.* and git.* may access.
@@ -172,6 +173,7 @@ func Default() Config {
 		Log:     Log{Level: "info", Format: "text"},
 		Audit:   Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second, Arguments: "digest", ArgumentsRetention: 30 * 24 * time.Hour},
 		Console: Console{Verify: "code"},
+		OIDC:    defaultOIDC(),
 
 		Limits: Limits{
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
@@ -252,7 +254,7 @@ func (c *Config) Validate() error {
 	}
 	if err := cmp.Or(c.Model.validate(), c.Agent.validate(c.MCP.Views), c.NATS.validate(), c.Approvals.validate(), c.checkClients(),
 		c.OTel.validate(),
-		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.Gateway.validate(), c.Node.validate(),
+		absolute("secrets_dir", c.SecretsDir), c.Vault.validate(), c.OIDC.validate(c.PublicURL, host), c.Gateway.validate(), c.Node.validate(),
 		c.Host.validate(c.Node.Development)); err != nil {
 		return err
 	}
@@ -278,7 +280,7 @@ func (c *Config) Validate() error {
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 		oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"),
-		oneOf("console.verify", c.Console.Verify, "code", "off"),
+		oneOf("console.verify", c.Console.Verify, "code", "passkey", "off"),
 		oneOf("audit.level", c.Audit.Level, "debug", "info"),
 		oneOf("audit.arguments", c.Audit.Arguments, "digest", "redacted", "full"),
 	); err != nil {

@@ -29,6 +29,13 @@ func dangerous(r *http.Request, body []byte) string {
 			return "" // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest)
+	case "console":
+		if r.URL.Path == passkeysPath {
+			return "add a passkey"
+		}
+		if r.Method == http.MethodDelete && strings.HasPrefix(id, "passkeys/") {
+			return "remove a passkey"
+		}
 	case "nodes": // a call that is held for a node is made later
 		if r.Method == http.MethodPost && strings.HasSuffix(id, "/calls") {
 			return "call a function of " + text.Visible(strings.TrimSuffix(id, "/calls"))

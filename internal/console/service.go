@@ -14,12 +14,19 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/console/passkey"
 	"github.com/junctor-run/junctor/internal/console/webpush"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/oauth"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // The headers of the page's requests.
@@ -28,17 +35,23 @@ const (
 	SecretHeader = "Junctor-Console"
 	// BackgroundHeader marks what the page fetches without a person's doing.
 	BackgroundHeader = "Junctor-Background"
-	// VerificationHeader is "ID:DIGITS" of a verification.
+	// VerificationHeader is the id of a verification, a colon, and the code or the response of a
+	// passkey as base64url.
 	VerificationHeader = "Junctor-Verification"
 )
 
-// Tokens finds the tokens that sessions belong to.
+// Tokens finds the tokens that sessions belong to, and makes those of people who sign in with a
+// provider.
 type Tokens interface {
 	Token(value string) (policy.Token, error)
+	SignIn(ctx context.Context, person policy.Person, until time.Time) (policy.Token, error)
+	EndSignIns(ctx context.Context, identity string) (ended bool, err error)
+	Credential(ctx context.Context, of policy.Token, until time.Time) (policy.Token, secret.Value, error)
+	RevokeCredential(ctx context.Context, value string) (capability.Principal, error)
 	webpush.Policy
 }
 
-// Config holds the dependencies of a Service. All fields but Verify are required.
+// Config holds the dependencies of a Service. All fields but Verify and OIDC are required.
 type Config struct {
 	Dir       string // holds the sessions; created if missing
 	Home      string // the home directory, from which the name of the cookie is made
@@ -52,8 +65,10 @@ type Config struct {
 	Logger    *slog.Logger
 	// Print shows the person at the server's terminal a line. nil if it has none.
 	Print func(line string)
-	// Verify is "code", or "off" for no verification of dangerous decisions.
+	// Verify is "code", "passkey", or "off" for no verification of dangerous decisions.
 	Verify string
+	OIDC   config.OIDC // with which people sign in
+	Secret func(name string) (secret.Value, error)
 }
 
 // Service serves the console.
@@ -66,7 +81,10 @@ type Service struct {
 	files    *files
 	frames   frames
 	push     *webpush.Service
-	api      http.Handler // the public API, for what the server fetches as a person
+	passkeys *passkey.Store
+	people   *oauth.Login  // nil: people use tokens only
+	failures *rate.Limiter // bounds the recorded failures of sign-ins
+	api      http.Handler  // the public API, for what the server fetches as a person
 }
 
 // UseAPI sets the handler of the public API. It must be called before the first request.
@@ -81,7 +99,13 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}}
+	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}, failures: rate.NewLimiter(5, 20)}
+	if s.people, err = s.openLogin(); err != nil {
+		return nil, err
+	}
+	if s.passkeys, err = passkey.Open(filepath.Join(cfg.Dir, "passkeys.json"), time.Now); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(cfg.PublicURL)
 	s.secure = err == nil && u.Scheme == "https"
 	s.cookie = cookieName(cfg.Home, s.secure)
@@ -103,12 +127,16 @@ func (s *Service) Run(ctx context.Context) error {
 // Close does nothing: sessions are saved when they change.
 func (s *Service) Close() error { return nil }
 
-// Checks reports a console that is not part of this build, and notifications that were refused.
-func (s *Service) Checks(context.Context) []httpapi.Check {
+// Checks reports a console that is not part of this build, notifications that were refused, and the
+// provider with which people sign in.
+func (s *Service) Checks(ctx context.Context) []httpapi.Check {
+	checks := s.checkLogin(ctx)
 	if s.files.built {
-		return s.push.Checks()
+		return append(checks, s.push.Checks()...)
 	}
-	return []httpapi.Check{{Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)"}}
+	return append(checks, httpapi.Check{
+		Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)",
+	})
 }
 
 // Routes adds the page and the sign-in to mux.
@@ -120,9 +148,18 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/console/sessions", operator(s.listSessions))
 	mux.Handle("DELETE /api/v1/console/sessions/{id}", operator(s.endSession))
 	mux.Handle("GET /api/v1/console/verifications", operator(s.listVerifications))
+	mux.Handle("GET "+passkeysPath, operator(s.listPasskeys))
+	mux.Handle("POST "+passkeysPath, operator(s.addPasskey))
+	mux.Handle("POST "+passkeysPath+"/options", operator(s.beginPasskey))
+	mux.Handle("DELETE "+passkeysPath+"/{id}", operator(s.removePasskey))
 	mux.Handle("GET /api/v1/console/push", operator(s.listPush))
 	mux.Handle("POST /api/v1/console/push", operator(s.addPush))
 	mux.Handle("DELETE /api/v1/console/push/{id}", operator(s.removePush))
+	mux.Handle("GET /console/login", plain(s.showLogin))
+	mux.Handle("POST /console/login", plain(s.beginLogin))
+	mux.Handle("POST /api/v1/login", plain(s.beginDevice))
+	mux.Handle("POST /api/v1/login/wait", plain(s.waitForDevice))
+	mux.Handle("DELETE /api/v1/login", plain(s.endLogin))
 	mux.Handle("POST /console/session", plain(s.signIn))
 	mux.Handle("GET /console/session", plain(s.showSession))
 	mux.Handle("DELETE /console/session", plain(s.signOut))
@@ -178,17 +215,21 @@ func (s *Service) newCode(w http.ResponseWriter, r *http.Request, who capability
 }
 
 // Link returns the address that signs a browser in with a code. The code is in the fragment,
-// which browsers send to no server. Passkeys and cookies belong to the name localhost.
-func (s *Service) Link(value string) string {
-	base := strings.TrimRight(s.cfg.PublicURL, "/")
+// which browsers send to no server.
+func (s *Service) Link(value string) string { return s.base() + "/console/#c=" + value }
+
+// base returns the address of this server for browsers. Passkeys and cookies belong to the name
+// localhost.
+func (s *Service) base() string {
+	base := s.cfg.PublicURL
 	if base == "" {
 		u, err := url.Parse(s.cfg.Address())
 		if err == nil && u.Hostname() == "127.0.0.1" {
 			u.Host = "localhost:" + u.Port()
 		}
-		base = strings.TrimRight(u.String(), "/")
+		base = u.String()
 	}
-	return base + "/console/#c=" + value
+	return strings.TrimRight(base, "/")
 }
 
 // shownSession is a session in the API.
@@ -220,7 +261,7 @@ func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capabil
 		return err
 	}
 	s.push.EndSession(r.Context(), one.ID)
-	s.record(r.Context(), audit.SessionEnded, who.ID, one)
+	s.record(r.Context(), audit.SessionEnded, who.ID, nil, attr("session", one.ID))
 	return httpapi.Answer(w, shown(one), nil)
 }
 
@@ -234,12 +275,23 @@ func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who 
 
 func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Code string `json:"code"`
+		Code  string `json:"code"`
+		Login string `json:"login"` // of a sign-in with a provider
+		oauth.Answer
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	one, cookie, half, err := s.sessions.signIn(req.Code)
+	var one session
+	var cookie, half string
+	var about []audit.Attr
+	var err error
+	if req.Login != "" {
+		req.Answer.Code = req.Code
+		one, cookie, half, about, err = s.finishLogin(r, req.Login, req.Answer)
+	} else {
+		one, cookie, half, err = s.sessions.signIn(req.Code)
+	}
 	if err != nil {
 		return err
 	}
@@ -248,7 +300,7 @@ func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 		_, _ = s.sessions.end(one.ID)
 		return ended()
 	}
-	s.record(r.Context(), audit.Login, one.Principal, one)
+	s.record(r.Context(), audit.Login, one.Principal, nil, append(about, attr("session", one.ID))...)
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookie, Value: cookie, Path: "/", Expires: one.Expires, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode,
 	})
@@ -279,20 +331,26 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.push.EndSession(r.Context(), one.ID)
-	s.record(r.Context(), audit.SessionEnded, one.Principal, one)
+	s.record(r.Context(), audit.SessionEnded, one.Principal, nil, attr("session", one.ID))
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s *Service) record(ctx context.Context, event audit.Event, principal string, one session) {
-	_, err := s.cfg.Log.Append(context.WithoutCancel(ctx), audit.Record{
+func attr(key, value string) audit.Attr {
+	return audit.Attr{Key: key, Value: text.CutBytes(text.Visible(value), 256)}
+}
+
+// record records a sign-in or its end, or with an error that it failed.
+func (s *Service) record(ctx context.Context, event audit.Event, principal string, failure error, about ...audit.Attr) {
+	r := audit.Record{
 		Logger: "console", Event: event, Success: audit.OutcomeSuccess,
-		Metadata: audit.Metadata{
-			Surface: "console", Principal: audit.Principal{ID: principal}, Attrs: []audit.Attr{{Key: "session", Value: one.ID}},
-		},
-	}, audit.Written)
-	if err != nil {
+		Metadata: audit.Metadata{Surface: "console", Principal: audit.Principal{ID: principal}, Attrs: about},
+	}
+	if failure != nil {
+		r.Success, r.Error = audit.OutcomeFailure, capability.AsError(failure).Message
+	}
+	if _, err := s.cfg.Log.Append(context.WithoutCancel(ctx), r, audit.Written); err != nil {
 		s.cfg.Logger.Error("sign-in not recorded", "event", event, "err", err)
 	}
 }
@@ -378,7 +436,7 @@ func reachable(path string) bool {
 
 // Guard requires the verification of dangerous decisions that come from a browser: they are
 // answered with denied, reason console_code_required, until they are sent again with the code that
-// was printed on the terminal.
+// was printed on the terminal, or console_passkey_required for a person who has a passkey.
 func (s *Service) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(SecretHeader) != "" && s.cfg.Verify != "off" {
@@ -409,9 +467,9 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	digest := requestDigest(r.Method, r.URL.RequestURI(), body)
-	id, digits, given := strings.Cut(r.Header.Get(VerificationHeader), ":")
+	id, proof, given := strings.Cut(r.Header.Get(VerificationHeader), ":")
 	if given {
-		if err := s.verify.check(principal, id, digits, digest); err != nil {
+		if err := s.verify.check(principal, id, proof, digest, s.signed); err != nil {
 			return nil, err
 		}
 	}
@@ -419,13 +477,7 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 		if given {
 			return nil
 		}
-		one, created := s.verify.ask(principal, what, digest, false)
-		if created && s.cfg.Print != nil {
-			s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
-		}
-		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
-			With("console_code_required", "read it on the terminal of junctor serve, or run junctor console code").
-			Detail("verification", one.ID).Detail("what", what)
+		return s.demand(principal, what, digest, r.URL.Path)
 	}
 	if what := dangerous(r, body); what != "" {
 		if err := need(what); err != nil {
@@ -438,4 +490,27 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 		}
 		return need(what)
 	})), nil
+}
+
+// demand asks a person to confirm an act with their passkey, or the code on the terminal if they have
+// none. It returns the error that the page acts on. path is that of the request.
+func (s *Service) demand(principal, what, digest, path string) error {
+	if c, options, ok := s.passkeys.Challenge(s.base(), principal); ok {
+		one := s.verify.askKey(principal, what, digest, c, options)
+		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs your passkey").
+			With("console_passkey_required", "confirm it in the console; a lost passkey is removed with: junctor console passkeys --remove ID").
+			Detail("verification", one.ID).Detail("what", what).Detail("options", one.options)
+	}
+	if s.cfg.Verify == "passkey" && path != passkeysPath {
+		return capability.Errorf(capability.CodeDenied, "console.verify",
+			"this server lets people confirm decisions with passkeys only, and you have none").
+			With("console_passkey_missing", "add one on the page Access of the console")
+	}
+	one, created := s.verify.ask(principal, what, digest, false)
+	if created && s.cfg.Print != nil {
+		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
+	}
+	return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
+		With("console_code_required", "read it on the terminal of junctor serve, or run junctor console code").
+		Detail("verification", one.ID).Detail("what", what)
 }

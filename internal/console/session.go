@@ -138,6 +138,19 @@ func (s *sessions) signIn(value string) (one session, cookie, half string, err e
 	}
 	c := s.codes[i]
 	s.codes = slices.Delete(s.codes, i, i+1)
+	return s.add(c.token, c.principal, sessionTTL)
+}
+
+// newSession returns a session of a token's principal and its two halves.
+func (s *sessions) newSession(token, principal string, ttl time.Duration) (one session, cookie, half string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	return s.add(token, principal, min(ttl, sessionTTL))
+}
+
+// add is called with the lock.
+func (s *sessions) add(token, principal string, ttl time.Duration) (one session, cookie, half string, err error) {
 	if len(s.list) >= maxSessions {
 		oldest := slices.MinFunc(s.list, func(a, b *session) int { return a.Used.Compare(b.Used) })
 		s.list = slices.DeleteFunc(s.list, func(one *session) bool { return one == oldest })
@@ -145,8 +158,8 @@ func (s *sessions) signIn(value string) (one session, cookie, half string, err e
 	now := s.now().UTC()
 	cookie, half = ids.Hex("", 16), ids.Hex("", 16)
 	made := &session{
-		ID: ids.Hex("ses_", 12), Cookie: secret.Hash(cookie), Secret: secret.Hash(half), Token: c.token, Principal: c.principal,
-		Created: now, Used: now, Expires: now.Add(sessionTTL),
+		ID: ids.Hex("ses_", 12), Cookie: secret.Hash(cookie), Secret: secret.Hash(half), Token: token, Principal: principal,
+		Created: now, Used: now, Expires: now.Add(ttl),
 	}
 	s.list = append(s.list, made)
 	return *made, cookie, half, s.save()

@@ -198,28 +198,28 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 		{"another person", "operator:bob", one.ID, digest},
 		{"another id", "admin:ann", "ver_0", digest},
 	} {
-		if err := v.check(tt.who, tt.id, one.Code, tt.digest); reason(err) != "console_code_wrong" {
+		if err := v.check(tt.who, tt.id, one.Code, tt.digest, nil); reason(err) != "console_code_wrong" {
 			t.Errorf("%s: got %v, want reason console_code_wrong", tt.name, err)
 		}
 	}
-	if err := v.check("admin:ann", one.ID, one.Code, digest); err != nil {
+	if err := v.check("admin:ann", one.ID, one.Code, digest, nil); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	if err := v.check("admin:ann", one.ID, one.Code, digest); reason(err) != "console_code_wrong" {
+	if err := v.check("admin:ann", one.ID, one.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("used twice: got %v, want reason console_code_wrong", err)
 	}
 	guessed, _ := v.ask("admin:ann", "approve", digest, false)
 	for range maxTries {
-		if err := v.check("admin:ann", guessed.ID, "x", digest); reason(err) != "console_code_wrong" {
+		if err := v.check("admin:ann", guessed.ID, "x", digest, nil); reason(err) != "console_code_wrong" {
 			t.Errorf("a wrong code: got %v, want reason console_code_wrong", err)
 		}
 	}
-	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest); reason(err) != "console_code_wrong" {
+	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after three tries: got %v, want reason console_code_wrong", err)
 	}
 	late, _ := v.ask("admin:ann", "approve", digest, false)
 	c.now = c.now.Add(verifyTTL)
-	if err := v.check("admin:ann", late.ID, late.Code, digest); reason(err) != "console_code_wrong" {
+	if err := v.check("admin:ann", late.ID, late.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after two minutes: got %v, want reason console_code_wrong", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/console/passkey"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -32,6 +33,8 @@ type verification struct {
 	Expires   time.Time `json:"expires"`
 	digest    string    // of the method, path and body that it verifies
 	tries     int
+	challenge passkey.Challenge
+	options   any  // for the browser; nil: the code verifies
 	shared    bool // every admin may read the code
 }
 
@@ -59,12 +62,9 @@ func (v *verifications) ask(principal, what, digest string, shared bool) (one ve
 	defer v.mu.Unlock()
 	v.drop()
 	for _, old := range v.list {
-		if old.Principal == principal && old.digest == digest {
+		if old.Principal == principal && old.digest == digest && old.options == nil {
 			return *old, false
 		}
-	}
-	if len(v.list) >= maxVerifies {
-		v.list = slices.Delete(v.list, 0, 1)
 	}
 	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
 	if err != nil {
@@ -74,30 +74,69 @@ func (v *verifications) ask(principal, what, digest string, shared bool) (one ve
 		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Code: fmt.Sprintf("%06d", n), Expires: v.now().Add(verifyTTL), digest: digest,
 		shared: shared,
 	}
-	v.list = append(v.list, made)
+	v.add(made)
 	return *made, true
 }
 
-// check uses up a verification. The error is denied, reason console_code_wrong, if digits are
-// wrong, or the verification is of another request or has ended.
-func (v *verifications) check(principal, id, digits, digest string) error {
+// askKey returns the open verification of a request by passkey, or a new one.
+func (v *verifications) askKey(principal, what, digest string, c passkey.Challenge, options any) verification {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.drop()
+	for _, old := range v.list {
+		if old.Principal == principal && old.digest == digest && old.options != nil {
+			return *old
+		}
+	}
+	made := &verification{
+		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Expires: v.now().Add(verifyTTL), digest: digest,
+		challenge: c, options: options,
+	}
+	v.add(made)
+	return *made
+}
+
+// add is called with the lock.
+func (v *verifications) add(one *verification) {
+	if len(v.list) >= maxVerifies {
+		v.list = slices.Delete(v.list, 0, 1)
+	}
+	v.list = append(v.list, one)
+}
+
+// check uses up a verification if proof, the code or the signature of a passkey, holds. The error is
+// denied: reason console_code_wrong if the code is wrong, or the verification is of another request
+// or has ended; that of signed for a passkey.
+func (v *verifications) check(principal, id, proof, digest string,
+	signed func(principal string, c passkey.Challenge, proof string) error,
+) error {
+	v.mu.Lock()
 	v.drop()
 	i := slices.IndexFunc(v.list, func(one *verification) bool {
 		return one.ID == id && one.Principal == principal && one.digest == digest
 	})
 	if i < 0 {
-		return capability.Errorf(capability.CodeDenied, "console.verify", "the code has expired or belongs to another decision").
-			With("console_code_wrong", "decide again; a new code is printed")
+		v.mu.Unlock()
+		return capability.Errorf(capability.CodeDenied, "console.verify", "the confirmation has expired or belongs to another decision").
+			With("console_code_wrong", "decide again")
 	}
-	if !same(secret.Hash(v.list[i].Code), secret.Hash(digits)) {
-		v.list[i].tries++
-		return capability.Errorf(capability.CodeDenied, "console.verify", "the code is wrong; %d tries are left", maxTries-v.list[i].tries).
+	one := v.list[i]
+	v.list = slices.Delete(v.list, i, i+1) // not in use twice
+	v.mu.Unlock()
+	var err error
+	switch {
+	case one.options != nil:
+		err = signed(principal, one.challenge, proof)
+	case !same(secret.Hash(one.Code), secret.Hash(proof)):
+		err = capability.Errorf(capability.CodeDenied, "console.verify", "the code is wrong; %d tries are left", maxTries-one.tries-1).
 			With("console_code_wrong", "read it on the terminal of junctor serve, or run junctor console code")
 	}
-	v.list = slices.Delete(v.list, i, i+1)
-	return nil
+	if one.tries++; err != nil && one.tries < maxTries {
+		v.mu.Lock()
+		v.add(one)
+		v.mu.Unlock()
+	}
+	return err
 }
 
 // of returns the open verifications of a principal, and for an admin those of people in chat services.
@@ -107,7 +146,7 @@ func (v *verifications) of(who capability.Principal) []verification {
 	v.drop()
 	out := []verification{}
 	for _, one := range v.list {
-		if one.Principal == who.ID || one.shared && who.Role == capability.RoleAdmin {
+		if one.options == nil && (one.Principal == who.ID || one.shared && who.Role == capability.RoleAdmin) {
 			out = append(out, *one)
 		}
 	}
@@ -129,5 +168,5 @@ func (s *Service) askShared(principal, what string) (one verification, created b
 // Check uses up the code of such a decision. The error is denied, reason console_code_wrong.
 func (s *Service) Check(principal, what, code string) error {
 	one, _ := s.askShared(principal, what)
-	return s.verify.check(principal, one.ID, code, requestDigest("channel", what, nil))
+	return s.verify.check(principal, one.ID, code, requestDigest("channel", what, nil), nil)
 }

@@ -327,3 +327,97 @@ func TestToolsAreFilteredAndPaged(t *testing.T) {
 		}
 	}
 }
+
+func TestPeopleUseTokensUnlessAProviderIsConfigured(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := newBrowser(t, n.url, nil)
+	var how struct{ Provider string }
+	if status := b.send(http.MethodGet, "/console/login", "", &how); status != http.StatusOK || how.Provider != "" {
+		t.Errorf("how to sign in: status %d, %+v, want 200 and no provider", status, how)
+	}
+	for _, r := range [][3]string{
+		{http.MethodPost, "/console/login", ""},
+		{http.MethodPost, "/console/session", `{"login":"x","code":"y","state":"z"}`},
+		{http.MethodPost, "/api/v1/login", ""},
+		{http.MethodPost, "/api/v1/login/wait", `{"login":"x"}`},
+	} {
+		var f failed
+		if status := b.send(r[0], r[1], r[2], &f); status != http.StatusNotFound || f.Error.Reason != "sign_in_off" {
+			t.Errorf("%s %s: status %d, %+v, want 404, sign_in_off", r[0], r[1], status, f)
+		}
+	}
+	var f failed
+	if status := b.send(http.MethodDelete, "/api/v1/login", "", &f); status != http.StatusUnauthorized {
+		t.Errorf("signing out without a token: status %d, %+v, want 401", status, f)
+	}
+	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/login", nil, nil); capability.AsError(err).Reason != "not_signed_in" {
+		t.Errorf("signing the admin token out: got %v, want not_signed_in", err)
+	}
+}
+
+func TestAProviderThatIsAwayIsAnErrorOfTheSignInOnly(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir(), "JUNCTOR_OIDC_ISSUER=http://127.0.0.1:1", "JUNCTOR_OIDC_CLIENT_ID=junctor",
+		"JUNCTOR_OIDC_ROLES=group:ops=operator")
+	b := newBrowser(t, n.url, nil)
+	var how struct{ Provider string }
+	if status := b.send(http.MethodGet, "/console/login", "", &how); status != http.StatusOK || how.Provider != "127.0.0.1:1" {
+		t.Errorf("how to sign in: status %d, %+v, want 200 and the provider", status, how)
+	}
+	for _, path := range []string{"/console/login", "/api/v1/login"} {
+		var f failed
+		if status := b.send(http.MethodPost, path, "", &f); status != http.StatusServiceUnavailable || f.Error.Reason != "issuer_unavailable" {
+			t.Errorf("%s: status %d, %+v, want 503, issuer_unavailable", path, status, f)
+		}
+	}
+	var f failed
+	if status := b.send(http.MethodPost, "/console/session", `{"login":"x","code":"y","state":"z"}`, &f); status != http.StatusUnauthorized ||
+		f.Error.Reason != "sign_in_state" {
+		t.Errorf("an answer that was not asked for: status %d, %+v, want 401, sign_in_state", status, f)
+	}
+	if got := n.records(t, "event=login_failed"); len(got) != 3 {
+		t.Errorf("got %d records of failures, want 3", len(got))
+	}
+	n.signIn(t)
+}
+
+func TestPeopleWithoutAPasskeyCanBeKeptFromDecisions(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir(), "JUNCTOR_CONSOLE_VERIFY=passkey")
+	b := n.signIn(t)
+	for _, r := range [][4]string{
+		{http.MethodPost, "/api/v1/tokens", `{"role":"agent","name":"x"}`, "console_passkey_missing"},
+		{http.MethodPost, "/api/v1/console/passkeys", `{"id":"psk_0","response":{}}`, "console_code_required"},
+		{http.MethodDelete, "/api/v1/console/passkeys/psk_0", "", "console_passkey_missing"},
+	} {
+		var f failed
+		if status := b.send(r[0], r[1], r[2], &f); status != http.StatusForbidden || f.Error.Reason != r[3] {
+			t.Errorf("%s %s: status %d, %+v, want 403, %s", r[0], r[1], status, f, r[3])
+		}
+	}
+	var options struct {
+		ID      string
+		Options struct{ Challenge string }
+	}
+	status := b.send(http.MethodPost, "/api/v1/console/passkeys/options", "", &options)
+	if status != http.StatusOK || options.Options.Challenge == "" {
+		t.Errorf("the options: status %d, %+v, want 200 and a challenge", status, options)
+	}
+	var open struct {
+		Verifications []struct{ ID, Code string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil ||
+		len(open.Verifications) != 1 {
+		t.Fatalf("got %+v, %v, want one verification", open, err)
+	}
+	var f failed
+	v := open.Verifications[0]
+	status = b.send(http.MethodPost, "/api/v1/console/passkeys", `{"id":"psk_0","response":{}}`, &f, "Junctor-Verification", v.ID+":"+v.Code)
+	if status != http.StatusForbidden || f.Error.Reason != "passkey_refused" {
+		t.Errorf("a passkey that was not begun: status %d, %+v, want 403, passkey_refused", status, f)
+	}
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/console/passkeys", nil, nil); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("an agent lists passkeys: got %v, want denied", err)
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 // openOAuth enables access tokens of an authorization server if one is configured.
-func (s *Server) openOAuth() error {
+func (s *Server) openOAuth() (err error) {
 	if s.cfg.OAuth.Issuer == "" {
 		return nil
 	}
@@ -23,10 +23,8 @@ func (s *Server) openOAuth() error {
 		name, effect, _ := strings.Cut(scope, "=")
 		cfg.Scopes = append(cfg.Scopes, oauth.Scope{Name: name, Effect: capability.Effect(effect)})
 	}
-	var err error
 	if s.oauth, err = oauth.New(cfg); err != nil {
-		return capability.Errorf(capability.CodeInvalidInput, "oauth", "%w", err).With("invalid_settings",
-			"correct the section oauth of config.yaml")
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "%w", err).With("invalid_settings", "correct oauth in config.yaml")
 	}
 	s.door.UseOAuth(s.oauth, s.cfg.PublicURL)
 	return nil

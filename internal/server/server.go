@@ -183,6 +183,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if s.console, err = console.New(console.Config{
 		Dir: s.home.Path("console"), Home: s.home.Dir, PublicURL: cfg.PublicURL, Address: s.Address, NotFound: restserve.NotFound,
 		Tokens: s.policy, Door: s.door, Bus: s.bus, Log: s.log, Logger: s.logger, Print: opts.Print, Verify: cfg.Console.Verify,
+		OIDC: cfg.OIDC, Secret: s.secrets.Get,
 	}); err != nil {
 		return err
 	}

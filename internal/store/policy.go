@@ -82,6 +82,17 @@ func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (po
 	return t, err
 }
 
+// ProlongToken moves the end of an unrevoked token to until, unless it is later already.
+func (d *DB) ProlongToken(ctx context.Context, id string, until time.Time) (policy.Token, error) {
+	t, err := scanToken(d.sql.QueryRowContext(ctx, `
+		UPDATE tokens SET expires = CASE WHEN expires > 0 AND expires < ?2 THEN ?2 ELSE expires END
+		WHERE id = ?1 AND revoked = 0 RETURNING `+tokenColumns, id, Nanos(until)))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = notFound("live token", id, "tokens list")
+	}
+	return t, err
+}
+
 const approvalColumns = `id, kind, principal, capability, content_hash, input_digest, module, session, permissions,
 	effect, summary, channel, state, decision, decided_by, asked, decided, expires, usable_until, consumed, shown, barred`
 

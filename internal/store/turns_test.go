@@ -45,6 +45,10 @@ func (s *turns) RevokeToken(ctx context.Context, id string, at time.Time) (polic
 	return s.next().RevokeToken(ctx, id, at)
 }
 
+func (s *turns) ProlongToken(ctx context.Context, id string, until time.Time) (policy.Token, error) {
+	return s.next().ProlongToken(ctx, id, until)
+}
+
 func (s *turns) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (policy.Approval, bool, error) {
 	return s.next().AskApproval(ctx, a, maxOpen)
 }

@@ -89,11 +89,15 @@ const (
 	WorkspaceRemoved     Event = "workspace_removed"
 	AgentPermission      Event = "agent_permission"
 
-	TokenCreated  Event = "token_created"
-	TokenRevoked  Event = "token_revoked"
-	Login         Event = "login" // of a browser
-	LoginFailed   Event = "login_failed"
-	SessionEnded  Event = "session_ended" // of a browser
+	TokenCreated Event = "token_created"
+	TokenRevoked Event = "token_revoked"
+	Login        Event = "login" // of a browser
+	LoginFailed  Event = "login_failed"
+	SessionEnded Event = "session_ended" // of a browser
+
+	PasskeyAdded   Event = "passkey_added"
+	PasskeyRemoved Event = "passkey_removed"
+
 	ConfigChanged Event = "config_changed"
 	ServerStarted Event = "server_started"
 	ServerStopped Event = "server_stopped"
@@ -190,7 +194,7 @@ func EventTable() (rows []EventRow) {
 		{Info, s, false, []Event{
 			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
 			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
-			ChannelUnpaired, ChannelGuest, Login, SessionEnded, PushSubscribed, PushUnsubscribed, ConfigChanged,
+			ChannelUnpaired, ChannelGuest, Login, SessionEnded, PasskeyAdded, PasskeyRemoved, PushSubscribed, PushUnsubscribed, ConfigChanged,
 			AuditVerified, ArgumentsRead, ArgumentsRemoved,
 		}},
 		{Info, 0, false, []Event{

@@ -113,7 +113,11 @@ func (p *Policy) Token(value string) (Token, error) {
 	if _, err := p.Authenticate(value); err != nil {
 		return Token{}, err
 	}
-	t, ok := p.tokens.Load().hashes[secret.Hash(value)]
+	m := p.tokens.Load()
+	t, ok := m.hashes[secret.Hash(value)]
+	if d := t.OnBehalfOf; ok && d != nil && d.Same {
+		t, ok = m.ids[d.Token] // the person's own, with which all of their sessions end
+	}
 	if !ok { // revoked meanwhile
 		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate",
 			"this token is not valid here: unknown, expired or revoked").With("invalid_token", "")

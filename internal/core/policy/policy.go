@@ -59,8 +59,8 @@ type Policy struct {
 
 	decisions decisions
 	programs  atomic.Pointer[Programs]
-	// assistants makes the creation of an assistant one step.
-	assistants sync.Mutex
+	// assistants and people make the creation of an assistant, and the sign-in of a person, one step.
+	assistants, people sync.Mutex
 }
 
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.

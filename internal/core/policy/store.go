@@ -18,6 +18,9 @@ type Store interface {
 	// RevokeToken marks the live token of that id or name revoked at the time
 	// and returns it; an already revoked id is not_found.
 	RevokeToken(ctx context.Context, idOrName string, at time.Time) (Token, error)
+	// ProlongToken moves the end of an unrevoked token to until, unless it is later already, and
+	// returns the token. A token without an end keeps none. A revoked id is not_found.
+	ProlongToken(ctx context.Context, id string, until time.Time) (Token, error)
 
 	// AskApproval adds a, unless an unexpired pending approval with the same
 	// Binding exists, which is returned instead with created false. Atomic. If maxOpen others
@@ -92,6 +95,8 @@ type Token struct {
 type Delegation struct {
 	Token string               `json:"token,omitempty"`
 	By    capability.Principal `json:"by"`
+	// Same marks a further credential of the principal itself: calls with it are calls of By.
+	Same bool `json:"same,omitempty"`
 }
 
 // Principal returns the principal of calls with this token.
@@ -100,6 +105,9 @@ func (t Token) Principal() capability.Principal {
 		ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View, Scoped: t.Most != "", Most: t.Most,
 	}
 	if d := t.OnBehalfOf; d != nil {
+		if d.Same {
+			return d.By
+		}
 		p.OnBehalfOf, p.Scoped, p.Most = d.By.ID, d.By.Scoped, d.By.Most
 	}
 	return p

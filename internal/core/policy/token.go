@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -25,6 +26,8 @@ type TokenRequest struct {
 	// OnBehalfOf bounds the token's rights and provides its labels. It must be a valid
 	// principal. If nil, the rights are not bounded.
 	OnBehalfOf *capability.Principal
+	same       bool // another credential of the principal OnBehalfOf
+	person     bool // of a person who signed in, whose names are reserved
 }
 
 const (
@@ -65,6 +68,10 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
 	}
+	if strings.HasPrefix(t.Name, personPrefix) && !req.person {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
+			"names that begin with %s belong to people who signed in", personPrefix)
+	}
 	if len(req.Labels) > maxLabels {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "a token has at most %d labels", maxLabels)
 	}
@@ -79,6 +86,7 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 		if err != nil {
 			return Token{}, secret.Value{}, err
 		}
+		d.Same = req.same
 		t.OnBehalfOf, t.Labels = &d, d.By.Labels
 	}
 	if req.Expires > 0 {
@@ -166,6 +174,9 @@ func (p *Policy) setTokens(all []Token) {
 			continue
 		}
 		m.hashes[t.Hash], m.ids[t.ID] = t, t
+		if t.OnBehalfOf != nil && t.OnBehalfOf.Same {
+			continue
+		}
 		if name := t.Principal().ID; t.Created.After(m.names[name].Created) {
 			m.names[name] = t
 		}

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +33,12 @@ const (
 	maxKeys           = 1 << 20 // bytes of a document
 	maxToken          = 16 << 10
 	maxSubject        = 200
-	clockSkewGrace    = time.Minute
+	// ClockSkewGrace is by how much the clocks of an issuer and of this server may differ.
+	ClockSkewGrace = time.Minute
 )
+
+// ReasonUnavailable is the reason of an error about an issuer that does not answer as it should.
+const ReasonUnavailable = "issuer_unavailable"
 
 // Algorithms returns the default signature algorithms of tokens.
 func Algorithms() []string { return []string{"RS256", "PS256", "ES256", "EdDSA"} }
@@ -78,10 +81,8 @@ func New(cfg Config) (*Server, error) {
 		if text == "" && what == "keys_url" {
 			continue
 		}
-		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" &&
-			(u.Scheme != "http" || !local(u.Hostname())) {
-			return nil, fmt.Errorf("oauth.%s: %q is not a https URL; http is for this machine only", what, text)
+		if err := checkURL(what, text); err != nil {
+			return nil, fmt.Errorf("oauth.%w", err)
 		}
 	}
 	if len(cfg.Algorithms) == 0 {
@@ -195,7 +196,7 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 		s.mu.Unlock()
 		if !loaded && strings.Contains(cause.Error(), "fetching keys") {
 			e := capability.Wrap(capability.CodeUnavailable, "oauth", "the keys of the authorization server cannot be had",
-				cause).With("issuer_unavailable", "try again in a minute")
+				cause).With(ReasonUnavailable, "try again in a minute")
 			e.RetryAfter = keysFetchInterval
 			return capability.Principal{}, e
 		}
@@ -223,7 +224,7 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 	if err := checked.Claims(&claims); err != nil {
 		return refused(err)
 	}
-	if claims.NotBefore > float64(s.cfg.Now().Add(clockSkewGrace).Unix()) {
+	if claims.NotBefore > float64(s.cfg.Now().Add(ClockSkewGrace).Unix()) {
 		return refused(errors.New("it is not valid yet"))
 	}
 	if checked.Subject == "" || len(checked.Subject) > maxSubject ||

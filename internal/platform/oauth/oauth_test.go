@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -29,6 +30,8 @@ type issuer struct {
 	ec      *ecdsa.PrivateKey
 	rsa     *rsa.PrivateKey
 	fetches atomic.Int64
+	kid     string                 // of the RSA key; "": r
+	keys    atomic.Pointer[issuer] // whose keys are served; nil: its own
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -47,12 +50,13 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		i.fetches.Add(1)
+		i := cmp.Or(i.keys.Load(), i)
 		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []map[string]string{
 			{
 				"kty": "EC", "crv": "P-256", "kid": "e", "alg": "ES256", "x": b64(i.ec.X.FillBytes(make([]byte, 32))),
 				"y": b64(i.ec.Y.FillBytes(make([]byte, 32))),
 			},
-			{"kty": "RSA", "kid": "r", "n": b64(i.rsa.N.Bytes()), "e": b64(big.NewInt(int64(i.rsa.E)).Bytes())},
+			{"kty": "RSA", "kid": cmp.Or(i.kid, "r"), "n": b64(i.rsa.N.Bytes()), "e": b64(big.NewInt(int64(i.rsa.E)).Bytes())},
 		}})
 	})
 	server := httptest.NewServer(mux)

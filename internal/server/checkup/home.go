@@ -30,6 +30,7 @@ func (c Config) secrets() httpapi.Check {
 	}
 	references := []reference{
 		{"store.password_secret", s.Store.PasswordSecret, s.Store.URL != ""},
+		{"oidc.client_secret", s.OIDC.ClientSecret, s.OIDC.Issuer != ""},
 		{"nats.key_secret", s.NATS.KeySecret, s.NATS.URL != ""},
 		{"agents.opencode_key_secret", s.Agents.OpenCodeKeySecret, s.Agents.OpenCodeURL != ""},
 	}
@@ -56,7 +57,7 @@ func (c Config) secrets() httpapi.Check {
 // Private finds parts of a home that other users of this machine could read or change.
 func Private(home string) httpapi.Check {
 	want := map[string]fs.FileMode{".": 0o700, "run": 0o700, "secrets": 0o700, "state": 0o700, "audit": 0o700}
-	for _, pattern := range []string{"run/*.token", "secrets/*", "state/*.key", "state/junctor.db*"} {
+	for _, pattern := range []string{"login.json", "run/*.token", "secrets/*", "state/*.key", "state/junctor.db*"} {
 		names, _ := filepath.Glob(filepath.Join(home, pattern))
 		for _, name := range names {
 			if rel, err := filepath.Rel(home, name); err == nil {

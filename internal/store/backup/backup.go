@@ -128,6 +128,7 @@ type File struct {
 func LeavesOut() []LeftOut {
 	return []LeftOut{
 		{"run", "says what runs now; the two tokens in it are kept"},
+		{"login.json", "the sign-in of a person at the command line"},
 		{"logs", "copies of lines of audit/"},
 		{"cache", "created again"},
 		{"state/nats", "created again from the database"},

@@ -56,6 +56,33 @@ func tokenNames(t *testing.T, s Stores) {
 	}
 }
 
+func tokensAreProlonged(t *testing.T, s Stores) {
+	short, endless := token("tok_1", "ann"), token("tok_2", "bob")
+	short.Expires = day(2)
+	ok(t, s.Policy.CreateToken(t.Context(), short))
+	ok(t, s.Policy.CreateToken(t.Context(), endless))
+	for _, c := range []struct {
+		id          string
+		until, want time.Time
+	}{
+		{"tok_1", day(5), day(5)},
+		{"tok_1", day(3), day(5)}, // never earlier
+		{"tok_2", day(5), time.Time{}},
+	} {
+		got, err := s.Policy.ProlongToken(t.Context(), c.id, c.until)
+		ok(t, err)
+		if !got.Expires.Equal(c.want) {
+			t.Errorf("prolonging %s until %v: it ends at %v, want %v", c.id, c.until, got.Expires, c.want)
+		}
+	}
+	_, err := s.Policy.RevokeToken(t.Context(), "tok_1", day(1))
+	ok(t, err)
+	_, err = s.Policy.ProlongToken(t.Context(), "tok_1", day(9))
+	code(t, err, capability.CodeNotFound)
+	_, err = s.Policy.ProlongToken(t.Context(), "bob", day(9)) // by id only
+	code(t, err, capability.CodeNotFound)
+}
+
 func tokenRace(t *testing.T, s Stores) {
 	n := winners(t, 12, func(i int) (bool, error) {
 		err := s.Policy.CreateToken(t.Context(), token(fmt.Sprintf("tok_%d", i), "ann"))

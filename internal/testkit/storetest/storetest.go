@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 	if s.Policy != nil {
 		with("tokens come back, oldest first", tokensComeBack)
 		with("token names are free after revocation or expiry", tokenNames)
+		with("tokens are prolonged until they are revoked", tokensAreProlonged)
 		with("one of many creates a token", tokenRace)
 		with("an approval is asked once for a binding", approvalAskedOnce)
 		with("an approval keeps its view, and its input while it is pending", approvalViews)

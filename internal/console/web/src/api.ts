@@ -25,11 +25,13 @@ export function keep(value: string): void {
   secret.value = value;
 }
 
-/** A decision that waits for the code from the terminal, and how its dialog answers. */
+/** A decision that waits for the code from the terminal or a passkey, and how its dialog answers. */
 export interface Verification {
   what: string;
   wrong: string;
-  answer(digits: string | null): void;
+  /** What the passkey is asked; null for a code. */
+  options: any;
+  answer(proof: string | null): void;
 }
 
 export const verification = signal<Verification | null>(null);
@@ -58,20 +60,21 @@ async function failure(r: Response): Promise<Failure> {
   return new Failure(r.status, e.code ?? "failed", e.reason ?? "", e.message ?? `the server answered ${r.status}`, e.hint ?? "", e.details ?? {});
 }
 
-function askForCode(what: string, wrong: string): Promise<string | null> {
+function askForProof(what: string, wrong: string, options: any): Promise<string | null> {
   return new Promise((resolve) => {
     verification.value = {
       what,
       wrong,
-      answer(digits) {
+      options,
+      answer(proof) {
         verification.value = null;
-        resolve(digits);
+        resolve(proof);
       },
     };
   });
 }
 
-/** Calls the API. Dangerous decisions ask for the code from the terminal first, unless ask is false or
+/** Calls the API. Dangerous decisions ask for the code from the terminal, or the passkey, first, unless ask is false or
  * another decision waits for its code: then they fail. */
 export async function call<T = any>(method: string, path: string, body?: unknown, background = false, ask = true): Promise<T> {
   const r = await answered(method, path, body, background, ask);
@@ -80,7 +83,7 @@ export async function call<T = any>(method: string, path: string, body?: unknown
 
 async function answered(method: string, path: string, body: unknown, background: boolean, ask: boolean): Promise<Response> {
   let verified = "";
-  let open: { id: string; what: string } | null = null;
+  let open: { id: string; what: string; options: any } | null = null;
   for (;;) {
     const r = await once(method, path, body, verified, background);
     if (r.ok) return r;
@@ -90,17 +93,17 @@ async function answered(method: string, path: string, body: unknown, background:
       throw e;
     }
     let wrong = "";
-    if (e.reason === "console_code_required") {
-      open = { id: String(e.details.verification), what: String(e.details.what) };
-    } else if (e.reason === "console_code_wrong" && open && verified) {
+    if (e.reason === "console_code_required" || e.reason === "console_passkey_required") {
+      open = { id: String(e.details.verification), what: String(e.details.what), options: e.details.options ?? null };
+    } else if ((e.reason === "console_code_wrong" || (e.reason === "passkey_refused" && open?.options)) && open && verified) {
       wrong = e.message;
     } else {
       throw e;
     }
     if (!ask || verification.value) throw e;
-    const digits = await askForCode(open.what, wrong);
-    if (digits === null) throw new Failure(0, "cancelled", "", "Nothing was decided.", "", {});
-    verified = `${open.id}:${digits}`;
+    const proof = await askForProof(open.what, wrong, open.options);
+    if (proof === null) throw new Failure(0, "cancelled", "", "Nothing was decided.", "", {});
+    verified = `${open.id}:${proof}`;
   }
 }
 

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
+import { sign } from "./passkey";
 import { go, here, href } from "./route";
 import { ago, useLoad, visible } from "./ui";
 import { pendingPath } from "./approval";
@@ -151,33 +152,44 @@ function Palette(p: { close: () => void }) {
   );
 }
 
-function CodeDialog() {
+function ProofDialog() {
   const box = useRef<HTMLDialogElement>(null);
   const digits = useSignal("");
   const v = verification.value!;
+  const wrong = useSignal(v.wrong);
   useEffect(() => box.current?.showModal(), []);
+  const confirm = () =>
+    v.options
+      ? sign(v.options).then(v.answer, (e: Error) => (wrong.value = e.message || "The passkey was not used."))
+      : v.answer(digits.value.trim());
   return (
     <dialog ref={box} aria-labelledby="code-title" onCancel={() => v.answer(null)}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          v.answer(digits.value.trim());
+          void confirm();
         }}
       >
         <h1 id="code-title">Confirm: {visible(v.what)}</h1>
-        <p class="sub">Type the code that junctor printed on its terminal. “junctor console code” shows it too. An agent that controls this browser cannot read it.</p>
-        {v.wrong && (
+        {v.options ? (
+          <p class="sub">Your passkey confirms it. An agent that controls this browser cannot touch it.</p>
+        ) : (
+          <p class="sub">Type the code that junctor printed on its terminal. “junctor console code” shows it too. An agent that controls this browser cannot read it.</p>
+        )}
+        {wrong.value && (
           <p class="note bad" role="alert">
-            {v.wrong}
+            {visible(wrong.value)}
           </p>
         )}
-        <label class="field">
-          Six digits
-          <input inputMode="numeric" autocomplete="off" maxLength={6} value={digits.value} onInput={(e) => (digits.value = e.currentTarget.value)} />
-        </label>
+        {!v.options && (
+          <label class="field">
+            Six digits
+            <input inputMode="numeric" autocomplete="off" maxLength={6} value={digits.value} onInput={(e) => (digits.value = e.currentTarget.value)} />
+          </label>
+        )}
         <div class="btns">
           <button class="b p" type="submit">
-            Confirm
+            {v.options ? "Use the passkey" : "Confirm"}
           </button>
           <button class="b" type="button" onClick={() => v.answer(null)}>
             Decide nothing
@@ -300,17 +312,41 @@ function Shell(p: { who: string }) {
         <Page />
       </main>
       {palette.value && <Palette close={() => (palette.value = false)} />}
-      {verification.value && <CodeDialog key={verification.value.wrong} />}
+      {verification.value && <ProofDialog key={verification.value.wrong} />}
     </div>
   );
 }
 
 function Gate(p: { why: string }) {
+  const provider = useSignal("");
+  const why = useSignal(p.why);
+  useEffect(() => {
+    call<{ provider: string }>("GET", "/console/login").then(
+      (l) => (provider.value = l.provider),
+      () => {}, // a link always works
+    );
+  }, []);
+  const signIn = async () => {
+    try {
+      const begun = await call<{ url: string; login: string }>("POST", "/console/login");
+      sessionStorage.setItem(login, begun.login);
+      location.assign(begun.url);
+    } catch (e) {
+      why.value = sentences(e as Failure);
+    }
+  };
   return (
     <div class="gate">
       <h1>junctor</h1>
-      <p>{p.why || "This browser is not signed in."}</p>
-      <p>Run this at a terminal of the machine, and open the link that it prints:</p>
+      <p role="status">{visible(why.value) || "This browser is not signed in."}</p>
+      {provider.value && (
+        <p>
+          <button class="b p" type="button" onClick={() => void signIn()}>
+            Sign in with {visible(provider.value)}
+          </button>
+        </p>
+      )}
+      <p>{provider.value ? "Or run" : "Run"} this at a terminal of the machine, and open the link that it prints:</p>
       <div class="code">
         <pre>junctor console</pre>
       </div>
@@ -348,6 +384,28 @@ function App(p: { why: string }) {
 }
 
 const wanted = "junctor.wanted";
+const login = "junctor.login"; // what the server gave this tab for its return from the provider
+
+const sentences = (e: Failure) => (e.hint ? `${e.message}. To go on: ${e.hint}.` : e.message);
+
+/** Ends the sign-in of a tab that the provider has sent back. It returns why that failed, or "". */
+async function comeBack(): Promise<string> {
+  const answer = new URLSearchParams(location.search);
+  const kept = sessionStorage.getItem(login);
+  const back = sessionStorage.getItem(wanted);
+  sessionStorage.removeItem(login);
+  sessionStorage.removeItem(wanted);
+  go(back ?? "/", true); // the code is not to stay in the address
+  keep("");
+  const body: Record<string, string> = { login: kept ?? "none" };
+  for (const name of ["code", "state", "iss", "error"]) body[name] = answer.get(name) ?? "";
+  try {
+    keep((await call("POST", "/console/session", body)).secret);
+    return "";
+  } catch (e) {
+    return sentences(e as Failure);
+  }
+}
 
 async function main(): Promise<void> {
   if (location.hostname === "127.0.0.1") {
@@ -369,6 +427,7 @@ async function main(): Promise<void> {
       why = (e as Failure).message;
     }
   }
+  if (location.pathname === href("/oidc")) why = await comeBack();
   followClicks();
   await connect();
   if (secret.value) share();

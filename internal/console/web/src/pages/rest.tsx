@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { get, post, remove } from "../api";
+import { add, offered } from "../passkey";
 import { go, href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, json, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
@@ -81,6 +82,44 @@ export function NodePage(p: { id: string }) {
   );
 }
 
+function Passkeys() {
+  const passkeys = useLoad<{ passkeys: any[] }>("/api/v1/console/passkeys", /^passkey\./);
+  const name = useSignal("");
+  return (
+    <>
+      <h2>
+        Passkeys <span class="n">with one, you confirm dangerous decisions by touching it, and no code is taken</span>
+      </h2>
+      {offered() && (
+        <div class="bar">
+          <input aria-label="Name of a new passkey" placeholder="name, such as laptop" maxLength={60} value={name.value} onInput={(e) => (name.value = e.currentTarget.value)} />
+          <Act do={async () => (await add(name.value), (name.value = ""), passkeys.reload())}>Add a passkey</Act>
+        </div>
+      )}
+      <Show of={passkeys}>
+        {({ passkeys: list }) =>
+          list.length === 0 ? (
+            <Empty>{offered() ? "No passkey was added." : "This browser offers no passkeys here."}</Empty>
+          ) : (
+            <ul class="list" aria-label="Passkeys">
+              {list.map((p) => (
+                <li class="row c-four" key={p.id}>
+                  <b class="clip">{visible(p.name || p.id)}</b>
+                  <span class="m clip">{visible(p.principal)}</span>
+                  <Ago at={p.created} />
+                  <Act kind="d" do={() => (confirm(`Remove the passkey ${p.name || p.id}?`) ? remove(`/api/v1/console/passkeys/${p.id}`).then(passkeys.reload) : Promise.resolve())}>
+                    Remove
+                  </Act>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Show>
+    </>
+  );
+}
+
 export function Access() {
   const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
   const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./);
@@ -121,6 +160,7 @@ export function Access() {
           </ul>
         )}
       </Show>
+      <Passkeys />
       <h2>Grants</h2>
       <Show of={grants}>
         {({ grants: list }) => {
