@@ -10,8 +10,11 @@ type Agent struct {
 	Tools string `koanf:"tools" doc:"What the agent may use to answer chat, if a model is configured: all (the rules decide, and by default every call with an effect needs an approval), reads (only what has no effect) or off (the model answers without tools)."`
 	View  string `koanf:"view" doc:"Name of a view of mcp.views: the agent sees only its modules. Empty: all."`
 	// Character is a path.
-	Character string      `koanf:"character" doc:"File that describes who the agent is and how it writes: a character file of elizaOS (JSON), or any text. It is read at the start."`
-	Budget    AgentBudget `koanf:"budget"`
+	Character string `koanf:"character" doc:"File that describes who the agent is and how it writes: a character file of elizaOS (JSON), or any text. It is read at the start."`
+	// Memory and Evaluators are on or off.
+	Memory     string      `koanf:"memory" doc:"Whether what memory.search finds about a message is added to it, five items at most: on or off."`
+	Evaluators string      `koanf:"evaluators" doc:"Whether modules of endpoints take part in a turn where they register response-handler fields, response-handler evaluators, evaluators or message events: on or off. Their providers and tools are used either way."`
+	Budget     AgentBudget `koanf:"budget"`
 }
 
 // AgentBudget bounds the answer to one message.
@@ -28,8 +31,26 @@ const (
 	AgentToolsAll   = "all"
 )
 
+// The values of agent.memory and agent.evaluators.
+const (
+	On  = "on"
+	Off = "off"
+)
+
+func defaultAgent() Agent {
+	return Agent{
+		Tools: AgentToolsAll, Memory: On, Evaluators: On, Budget: AgentBudget{ModelCalls: 24, ToolCalls: 16, Work: 15 * time.Minute},
+	}
+}
+
 func (a Agent) validate(views []View) error {
 	if err := oneOf("agent.tools", a.Tools, AgentToolsOff, AgentToolsReads, AgentToolsAll); err != nil {
+		return err
+	}
+	if err := oneOf("agent.memory", a.Memory, On, Off); err != nil {
+		return err
+	}
+	if err := oneOf("agent.evaluators", a.Evaluators, On, Off); err != nil {
 		return err
 	}
 	if b := a.Budget; b.ModelCalls < 2 || b.ModelCalls > 256 || b.ToolCalls < 1 || b.ToolCalls > 64 || b.Work < time.Second {

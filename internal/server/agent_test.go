@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -656,7 +657,7 @@ func TestATaskThatTheAgentGivesBelongsToThePerson(t *testing.T) {
 		if r.results() > 0 || len(r.Tools) == 0 {
 			return modelAnswer{text: "It is begun."}
 		}
-		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"echo hello","agentType":"shell","label":"greeter"}`}}}
+		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"sleep 60","agentType":"shell","label":"greeter"}`}}}
 	})
 	n := serve(t, t.TempDir(), model.env()...)
 	var made struct{ Token string }
@@ -684,5 +685,23 @@ func TestATaskThatTheAgentGivesBelongsToThePerson(t *testing.T) {
 	}
 	if threads != 1 {
 		t.Errorf("the person's tasks: got %+v, want the one that the agent gave", list.Tasks)
+	}
+	asking := func(c *client.Client, session string) string {
+		t.Helper()
+		if err := c.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session": session, "text": "what is up?"}, &r); err != nil {
+			t.Fatalf("chat: got %v, want no error", err)
+		}
+		for _, body := range slices.Backward(model.asked()) {
+			if strings.Contains(body, "what is up?") {
+				return conversationIn(body)
+			}
+		}
+		return ""
+	}
+	if got := asking(ann, "s1"); !strings.Contains(got, "[outlook task-agent.list, data ") || !strings.Contains(got, "greeter") {
+		t.Errorf("the next prompt: got %s, want what the person's task agents do", got)
+	}
+	if got := asking(n.admin, "s9"); got == "" || strings.Contains(got, "greeter") {
+		t.Errorf("the prompt of another person: got %s, want it without the task", got)
 	}
 }

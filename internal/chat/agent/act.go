@@ -51,8 +51,9 @@ func (e *Engine) invocation(row Run, who capability.Principal) capability.Invoca
 	}
 }
 
-// offer returns the tools that a run begins with: those that the person's assistant may call.
-func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
+// offer returns the tools that a run begins with: those that the person's assistant may call, and
+// further ones by their names.
+func (e *Engine) offer(row Run, who capability.Principal, further []string) ([]tool, error) {
 	agent, permitted, err := e.cfg.Path.Agent(e.invocation(row, who))
 	if err != nil {
 		return nil, err
@@ -64,14 +65,26 @@ func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
 		return nil, err
 	}
 	var out []tool
-	for _, x := range shown.Direct {
+	add := func(x *compile.Action) {
 		if x.Canonical == actionAsk { // a run begins no other
-			continue
+			return
 		}
 		if slices.ContainsFunc(x.Entries, permitted) && (!e.cfg.ReadOnly || x.Effect() == capability.EffectRead) {
-			if t, ok := definition(agent, x); ok {
+			if t, ok := definition(agent, x); ok && !slices.ContainsFunc(out, func(o tool) bool { return o.Name == t.Name }) {
 				out = append(out, t)
 			}
+		}
+	}
+	for _, x := range shown.Direct {
+		add(x)
+	}
+	for _, name := range further[:min(len(further), maxDescribed)] {
+		x, ok := agent.Action(name)
+		if !ok {
+			x, ok = spelling.Read(agent, name)
+		}
+		if ok {
+			add(x)
 		}
 	}
 	return out, nil

@@ -68,9 +68,13 @@ func (e *Engine) steps(ctx context.Context, r *run, person string) error {
 			return err
 		}
 		r.mu.Lock()
-		over, open := r.conv.over(), r.conv.open()
+		over, open, fresh := r.conv.over(), r.conv.open(), r.conv.fresh()
 		r.mu.Unlock()
 		switch {
+		case fresh:
+			if err := e.compose(ctx, r, who); err != nil {
+				return err
+			}
 		case over:
 			e.finish(context.WithoutCancel(ctx), r, Completed, nil)
 			r.mu.Lock()
@@ -148,8 +152,12 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 	var first []entry
 	r.mu.Lock()
 	if row := r.row; len(r.conv.steps) == 0 && len(r.conv.tools) == 0 {
+		var further []string
+		if p := r.conv.planned; p != nil {
+			further = p.Tools
+		}
 		r.mu.Unlock()
-		tools, err := e.offer(row, who)
+		tools, err := e.offer(row, who, further)
 		if err != nil {
 			return err
 		}

@@ -10,10 +10,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
@@ -44,6 +46,7 @@ type Engine struct {
 	stop   context.CancelCauseFunc
 	work   sync.WaitGroup
 	places chan struct{}
+	items  atomic.Pointer[items]
 
 	mu     sync.Mutex
 	closed bool
@@ -567,6 +570,7 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 		if partial := r.live.text; partial != "" {
 			o.Text += partial
 		}
+		o.Ignored = r.conv.planned != nil && r.conv.planned.Route == eliza.RouteNone
 	}
 	for _, id := range r.row.Approvals { // of calls that are not made any more
 		if err := e.cfg.Policy.Withdraw(ctx, id); err != nil {
@@ -589,6 +593,26 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 	e.move(ctx, r.row, o)
 	r.notify(Event{ID: eventID(r.row.Seq, 1), Type: "end", Outcome: &o})
 	e.unregister(r)
+	if conv := r.conv; e.cfg.Evaluators && r.row.State == Completed && conv != nil {
+		e.later(func(ctx context.Context) { e.evaluate(ctx, r, conv, o) })
+	}
+}
+
+// later does work beside the runs, unless the server stops.
+func (e *Engine) later(do func(ctx context.Context)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.work.Go(func() {
+		select {
+		case e.places <- struct{}{}:
+			defer func() { <-e.places }()
+			do(e.ctx)
+		case <-e.ctx.Done():
+		}
+	})
 }
 
 // move sets the state of the run's task and publishes it.

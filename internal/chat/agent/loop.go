@@ -124,10 +124,12 @@ type Budget struct {
 	Work       time.Duration // of work; waiting does not count
 }
 
-// Config configures an Engine. All fields but Within, ReadOnly, Publish, Logger and Now are
-// required.
+// Config configures an Engine. All fields but Small, Outlook, Within, ReadOnly, Publish, Logger and
+// Now are required.
 type Config struct {
-	Model   Model
+	Model Model
+	// Small is asked for short answers beside the reply; nil: Model.
+	Small   Model
 	Path    Path
 	Policy  Policy
 	Tasks   Tasks
@@ -136,6 +138,11 @@ type Config struct {
 	// message. It stores one message for a run, however often it is called.
 	Deliver func(ctx context.Context, r Run, o Outcome) (message int64, err error)
 	Budget  Budget
+	// Memory adds what the memory has about a message. Evaluators lets modules of endpoints take part
+	// in a turn: fields, response handlers, evaluators and events.
+	Memory, Evaluators bool
+	// Outlook returns what the task agents of a person do, or "" if they do nothing.
+	Outlook func(ctx context.Context, person capability.Principal) (string, error)
 	// ReadOnly withholds every tool with an effect.
 	ReadOnly bool
 	// Within reports whether tools of a module are offered; nil: of all modules.
@@ -161,6 +168,7 @@ type Outcome struct {
 	State     State
 	Text      string // all texts of the model, in order
 	Done      []Done
+	Ignored   bool              // a module decided that the message gets no reply
 	Tainted   bool              // the run read text that neither the person nor the operator wrote
 	Error     *capability.Error // of a failed run; of a waiting one: approval_required
 	Approvals []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
@@ -25,6 +26,8 @@ type Kind string
 const (
 	kindStarted  Kind = "started"  // started
 	kindTools    Kind = "tools"    // []tool, appended to those before
+	kindPlanned  Kind = "planned"  // planned: what modules made of the message
+	kindContext  Kind = "context"  // composed: what is added to the message
 	kindAsked    Kind = "asked"    // asked: a request goes to the model
 	kindAnswered Kind = "answered" // answer: the model's answer, with the calls that will be made
 	kindParked   Kind = "parked"   // parked: a call waits for an approval
@@ -32,6 +35,8 @@ const (
 	kindGuidance Kind = "guidance" // guidance: a message of the person while the run is under way
 	kindReplied  Kind = "replied"  // replied: the reply is stored in the conversation
 	kindEnded    Kind = "ended"    // ended
+	// kindEvaluated follows the end of a run: what evaluators of modules did.
+	kindEvaluated Kind = "evaluated" // evaluated
 )
 
 type started struct {
@@ -49,6 +54,25 @@ type tool struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitzero"`
 	Schema      jsonx.Raw `json:"schema"`
+}
+
+// planned is the result of the first stage, which modules take part in.
+type planned struct {
+	Route   eliza.Route     `json:"route"`
+	Reply   string          `json:"reply,omitzero"`
+	Tools   []string        `json:"tools,omitzero"` // names of tools to offer first
+	Trace   []string        `json:"trace,omitzero"`
+	Values  jsonx.Raw       `json:"values,omitzero"` // of the fields
+	Usage   modelwire.Usage `json:"usage,omitzero"`
+	Foreign bool            `json:"foreign,omitzero"` // the reply is the text of a module
+}
+
+// composed is what the server adds to a message.
+type composed struct {
+	Marker   string    `json:"marker,omitzero"`
+	Segments []segment `json:"segments,omitzero"`
+	// Turns is the conversation as a context engine returned it, instead of that of started.
+	Turns []Turn `json:"turns,omitzero"`
 }
 
 type asked struct {
@@ -103,6 +127,8 @@ type ended struct {
 // conversation is what the records of a run amount to. Its methods are pure.
 type conversation struct {
 	started started
+	planned *planned
+	context *composed
 	tools   []tool
 	steps   []step
 	// early is guidance that arrived before the model was asked for the first time.
@@ -145,6 +171,9 @@ func (c *conversation) open() bool {
 	}
 	return false
 }
+
+// fresh reports whether the message has not been prepared.
+func (c *conversation) fresh() bool { return c.context == nil && len(c.steps) == 0 && c.asked == 0 }
 
 // over reports whether the last answer is the model's last word.
 func (c *conversation) over() bool {
@@ -196,6 +225,18 @@ func (c *conversation) apply(rec Record) error {
 			return err
 		}
 		c.taint = c.started.Tainted
+	case kindPlanned:
+		var p planned
+		if err := json.Unmarshal(rec.Doc, &p); err != nil {
+			return err
+		}
+		c.planned, c.taint = &p, c.taint || p.Foreign
+	case kindContext:
+		var add composed
+		if err := json.Unmarshal(rec.Doc, &add); err != nil {
+			return err
+		}
+		c.context, c.taint = &add, c.taint || add.foreign()
 	case kindTools:
 		var more []tool
 		if err := json.Unmarshal(rec.Doc, &more); err != nil {
@@ -268,6 +309,39 @@ func (c *conversation) apply(rec Record) error {
 	return nil
 }
 
+// turns returns the conversation before the run, with its message at the end.
+func (c *conversation) turns() []Turn {
+	if c.context != nil && len(c.context.Turns) > 0 {
+		return c.context.Turns
+	}
+	return c.started.Turns
+}
+
+// question returns the message that the run answers.
+func (c *conversation) question() string {
+	if n := len(c.started.Turns); n > 0 {
+		return c.started.Turns[n-1].Text
+	}
+	return ""
+}
+
+// messages returns the turns as messages. What is added to the last one stands before its text.
+func (c *conversation) messages() (out []modelwire.Message) {
+	turns := c.turns()
+	for i, t := range turns {
+		m := modelwire.Message{Role: modelwire.User}
+		if t.Assistant {
+			m.Role = modelwire.Assistant
+		}
+		if i == len(turns)-1 && c.context != nil {
+			m.Blocks = c.context.blocks()
+		}
+		m.Blocks = append(m.Blocks, modelwire.Block{Kind: modelwire.Text, Text: t.Text})
+		out = append(out, m)
+	}
+	return out
+}
+
 // request returns the request for the next answer. note, if not empty, is appended to the last
 // message.
 func (c *conversation) request(final bool, note string) modelwire.Request {
@@ -279,13 +353,7 @@ func (c *conversation) request(final bool, note string) modelwire.Request {
 		req.Choice = modelwire.MustNotCall
 	}
 	text := func(s string) modelwire.Block { return modelwire.Block{Kind: modelwire.Text, Text: s} }
-	for _, t := range c.started.Turns {
-		role := modelwire.User
-		if t.Assistant {
-			role = modelwire.Assistant
-		}
-		req.Messages = append(req.Messages, modelwire.Message{Role: role, Blocks: []modelwire.Block{text(t.Text)}})
-	}
+	req.Messages = c.messages()
 	user := func(blocks []modelwire.Block) {
 		if n := len(req.Messages) - 1; len(blocks) > 0 && n >= 0 && req.Messages[n].Role == modelwire.User {
 			req.Messages[n].Blocks = append(req.Messages[n].Blocks, blocks...)

@@ -25,6 +25,7 @@ const (
 	statusFailed    = "failed"
 	statusCancelled = "cancelled"
 	statusWaiting   = "waiting" // the run goes on after an approval
+	statusIgnored   = "ignored" // a module decided that the message gets no reply
 )
 
 // replyData is the part of a reply's metadata that the agent reads again.
@@ -122,6 +123,9 @@ func (e *Engine) replyOf(run string, o agent.Outcome) answer {
 		a.kind, a.err, data["status"] = TypeError, o.Error, statusFailed
 		a.text = joined(a.text, fault.Text(o.Error, e.cfg.Home))
 	default:
+		if o.Ignored {
+			data["status"], a.text = statusIgnored, "(No reply: a module decided so.)"
+		}
 		if strings.TrimSpace(a.text) == "" {
 			a.text = "(The model ended without a text.)"
 		}
