@@ -30,6 +30,8 @@ type agentRunRow struct {
 	Error      *capability.Error
 	ModelCalls int
 	ToolCalls  int
+	Tokens     int
+	Cost       float64
 	Calls      []struct {
 		Name, Invocation, Effect, Approval string
 		Failed                             bool
@@ -96,6 +98,8 @@ func (a *app) agentVerbs() []*cobra.Command {
 					{"approvals", dash(strings.Join(r.Approvals, ", "))},
 					{"model calls", strconv.Itoa(r.ModelCalls)},
 					{"tool calls", strconv.Itoa(r.ToolCalls)},
+					{"tokens", strconv.Itoa(r.Tokens)},
+					{"cost", strconv.FormatFloat(r.Cost, 'f', 4, 64)},
 					{"started", when(r.Created)},
 					{"changed", when(r.Updated)},
 				}
@@ -125,7 +129,34 @@ func (a *app) agentVerbs() []*cobra.Command {
 			})
 		},
 	}
-	return []*cobra.Command{list, show, cancel}
+	return []*cobra.Command{list, show, cancel, a.agentUsage()}
+}
+
+// agentUsage returns the command that shows what the agent used.
+func (a *app) agentUsage() *cobra.Command {
+	var days int
+	c := &cobra.Command{
+		Use: "usage", Short: "Show the agent's requests, tokens and cost by day and person", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			type row struct {
+				Person, Day                   string
+				ModelCalls, ToolCalls, Tokens int
+				Cost                          float64
+			}
+			return shows(a, "/api/v1/agent/usage?days="+strconv.Itoa(days), func(out struct{ Usage []row }) error {
+				var rows [][]string
+				for _, r := range out.Usage {
+					rows = append(rows, []string{
+						r.Day, r.Person, strconv.Itoa(r.ModelCalls), strconv.Itoa(r.ToolCalls), strconv.Itoa(r.Tokens),
+						strconv.FormatFloat(r.Cost, 'f', 4, 64),
+					})
+				}
+				return a.table([]string{"DAY", "PERSON", "REQUESTS", "CALLS", "TOKENS", "COST"}, rows, "the agent was not used in this time")
+			})(cmd, nil)
+		},
+	}
+	c.Flags().IntVar(&days, "days", 7, "`N` of the last days (UTC), 366 at most")
+	return c
 }
 
 // stopTimeout bounds the request that stops the agent when the user leaves.

@@ -168,7 +168,12 @@ func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 			}
 			return s.outlook.Outlook(ctx, person)
 		},
-		Budget:   agent.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
+		Budget: agent.Budget{
+			ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work, Tokens: budget.Tokens, Cost: thousandths(budget.Cost),
+			Day: agent.Used{
+				ModelCalls: budget.Day.ModelCalls, ToolCalls: budget.Day.ToolCalls, Tokens: budget.Day.Tokens, Cost: thousandths(budget.Day.Cost),
+			},
+		},
 		ReadOnly: s.cfg.Agent.Tools == config.AgentToolsReads, Within: s.cfg.Within, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
 		Publish: func(r agent.Run) {
 			s.cfg.Publish("agent.run", map[string]any{"run": r.ID, "session": r.Session, "state": r.State})
@@ -178,6 +183,9 @@ func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	s.cfg.Tasks.Carry(tasks.KindTurn, s.agent)
 	return s.agent.Open(ctx)
 }
+
+// thousandths returns a configured cost in the unit of [modelwire.Usage].
+func thousandths(n int) int64 { return int64(n) * 1_000_000 }
 
 // runAgent continues the runs of an earlier process once the server is ready, and wakes runs whose
 // approvals are decided, until ctx ends.

@@ -17,11 +17,22 @@ type Agent struct {
 	Budget     AgentBudget `koanf:"budget"`
 }
 
-// AgentBudget bounds the answer to one message.
+// AgentBudget bounds the answer to one message. Costs are in thousandths of the unit of model prices.
 type AgentBudget struct {
 	ModelCalls int           `koanf:"model_calls" doc:"Most requests to the model for one message."`
 	ToolCalls  int           `koanf:"tool_calls" doc:"Most calls of tools for one message, at most 64."`
+	Tokens     int           `koanf:"tokens" doc:"Most tokens for one message, of requests and answers together; 0: no limit."`
+	Cost       int           `koanf:"cost" doc:"Highest cost of one message by the prices of model.routes, in thousandths; 0: no limit."`
 	Work       time.Duration `koanf:"work" doc:"Longest work on one message; the time of waiting for approvals does not count."`
+	Day        DayBudget     `koanf:"day"`
+}
+
+// DayBudget bounds the answers to one person on one day (UTC).
+type DayBudget struct {
+	ModelCalls int `koanf:"model_calls" doc:"Most requests to the model for one person on one day (UTC); 0: no limit."`
+	ToolCalls  int `koanf:"tool_calls" doc:"Most calls of tools for one person on one day; 0: no limit."`
+	Tokens     int `koanf:"tokens" doc:"Most tokens for one person on one day; 0: no limit."`
+	Cost       int `koanf:"cost" doc:"Highest cost for one person on one day, in thousandths; 0: no limit."`
 }
 
 // The values of agent.tools.
@@ -55,6 +66,9 @@ func (a Agent) validate(views []View) error {
 	}
 	if b := a.Budget; b.ModelCalls < 2 || b.ModelCalls > 256 || b.ToolCalls < 1 || b.ToolCalls > 64 || b.Work < time.Second {
 		return fmt.Errorf("agent.budget: model_calls is 2 to 256, tool_calls 1 to 64, and work one second or more")
+	}
+	if b, d := a.Budget, a.Budget.Day; min(b.Tokens, b.Cost, d.ModelCalls, d.ToolCalls, d.Tokens, d.Cost) < 0 {
+		return fmt.Errorf("agent.budget: a limit is 0 (none) or more")
 	}
 	if a.View == "" {
 		return nil

@@ -378,3 +378,36 @@ func TestAMissingContextEngineFailsTheRun(t *testing.T) {
 		t.Errorf("got %+v and %d requests to the model, want slot_provider_unknown and none", r.Error, len(model.asked()))
 	}
 }
+
+// A route of kind module lets a module's own model answer Stage 1 and evaluators.
+func TestAModuleIsTheSmallModel(t *testing.T) {
+	home := t.TempDir()
+	model := newScriptedModel(t, func(int, modelRequest) modelAnswer { return modelAnswer{text: "Not asked."} })
+	settings := fmt.Sprintf("model:\n  routes:\n  - {class: large, kind: openai-chat, url: %q, name: tiny}\n"+
+		"  - {class: small, kind: module, name: TEXT_SMALL}\n", model.URL+"/v1")
+	if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	var ledger deskLedger
+	own := desk(&ledger)
+	own.Models = []host.Model{{Type: "TEXT_SMALL", Invoke: func(_ context.Context, params json.RawMessage) (any, error) {
+		ledger.add("TEXT_SMALL", params)
+		if strings.Contains(string(params), "The conversation below is over") {
+			return `{"facts":["small"]}`, nil
+		}
+		return `{"replyText":"I am the module's model.","mood":"calm"}`, nil
+	}}}
+	n := serve(t, home)
+	endpointOf(t, n, own)
+	if r := n.tell(t, "s1", "hello"); r.Message.Text != "I am the module's model." {
+		t.Errorf("the reply: got %q, want that of the module's model", r.Message.Text)
+	}
+	eventually(t, "the evaluator has run", func() bool { return ledger.input("facts.process") == `["small"]` })
+	if got := len(model.asked()); got != 0 {
+		t.Errorf("requests to the large model: got %d, want none", got)
+	}
+	if got := ledger.input("TEXT_SMALL"); !strings.Contains(got, "it rains in Bern") {
+		t.Errorf("the prompt of the module's model: got %s, want the state in it", got)
+	}
+	n.verify(t)
+}

@@ -139,7 +139,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openPlane(); err != nil {
 		return err
 	}
-	if s.models, err = openModels(cfg.Model, s.secrets); err != nil {
+	if s.models, err = chat.OpenModels(cfg.Model, s.secrets, s.engine); err != nil {
 		return err
 	}
 	if s.extensions, err = extensions.New(ctx, extensions.Config{

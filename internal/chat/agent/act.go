@@ -248,6 +248,7 @@ func (e *Engine) count(r *run) (ok bool) {
 	defer r.mu.Unlock()
 	if ok = r.row.ToolCalls < e.cfg.Budget.ToolCalls; ok {
 		r.row.ToolCalls++
+		r.used.ToolCalls++
 	}
 	return ok
 }

@@ -66,6 +66,7 @@ type run struct {
 	again     bool
 	followers map[*Follower]struct{}
 	live      liveText
+	used      Used // that is not stored yet
 }
 
 // New returns an Engine.
@@ -280,6 +281,13 @@ func (e *Engine) taken(ctx context.Context, m Message) (bool, error) {
 // begin stores a new run. The caller holds r.mu.
 func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error) {
 	r.row.State = Failed // until it is stored
+	if why, err := e.spent(ctx, m.Person.ID); err != nil || why != "" {
+		if err == nil {
+			err = capability.Errorf(capability.CodeOverloaded, "agent", "the agent answers you again tomorrow (UTC): %s", why).
+				With("budget", "an operator raises it with agent.budget.day")
+		}
+		return nil, err
+	}
 	task, err := e.cfg.Tasks.OpenTurn(ctx, m.Person.ID, m.Session)
 	if err != nil {
 		return nil, err
@@ -456,10 +464,10 @@ func (e *Engine) save(ctx context.Context, r *run, conv *conversation, entries .
 		row.Seq++
 		records[i] = Record{Seq: row.Seq, Kind: one.kind, Time: row.Updated, Doc: doc}
 	}
-	if err := e.cfg.Journal.Save(ctx, row, records...); err != nil {
+	if err := e.cfg.Journal.Save(ctx, row, r.used, records...); err != nil {
 		return capability.AsError(err)
 	}
-	r.row = row
+	r.row, r.used = row, Used{}
 	for _, rec := range records {
 		if conv != nil {
 			if err := conv.apply(rec); err != nil {

@@ -53,6 +53,8 @@ type Run struct {
 	Error      *capability.Error
 	ModelCalls int
 	ToolCalls  int
+	Tokens     int
+	Cost       int64         // see [modelwire.Usage]
 	Worked     time.Duration // without the time of waiting
 	Created    time.Time
 	Updated    time.Time
@@ -63,8 +65,12 @@ type Run struct {
 
 // Journal stores runs and their records. A run has one writer at a time.
 type Journal interface {
-	// Save stores the run and appends the records, in one transaction.
-	Save(ctx context.Context, r Run, records ...Record) error
+	// Save stores the run, appends the records, and adds to what the person used on the run's last day,
+	// in one transaction.
+	Save(ctx context.Context, r Run, used Used, records ...Record) error
+	// Usage returns what persons used on days from one to another (2006-01-02), both inclusive, the
+	// latest day first. An empty person means all.
+	Usage(ctx context.Context, person, from, to string) ([]Day, error)
 	// Run returns a run. The error is not_found if it does not exist.
 	Run(ctx context.Context, id string) (Run, error)
 	// Runs returns the runs that q selects, the newest first, and the cursor of the next page.
@@ -117,11 +123,28 @@ type Tasks interface {
 	Move(ctx context.Context, id string, to tasks.Movement) (bool, error)
 }
 
-// Budget bounds one run.
+// Budget bounds one run, and with Day what one person uses on one day. A limit of tokens or cost of 0
+// means none, and so does any of Day.
 type Budget struct {
 	ModelCalls int
 	ToolCalls  int
+	Tokens     int
+	Cost       int64         // see [modelwire.Usage]
 	Work       time.Duration // of work; waiting does not count
+	Day        Used
+}
+
+// Used is what runs used.
+type Used struct {
+	ModelCalls, ToolCalls int
+	Tokens                int
+	Cost                  int64
+}
+
+// Day is what a person used on one day (UTC).
+type Day struct {
+	Person, Day string
+	Used
 }
 
 // Config configures an Engine. All fields but Small, Outlook, Within, ReadOnly, Publish, Logger and

@@ -32,9 +32,11 @@ const (
 	kindAnswered Kind = "answered" // answer: the model's answer, with the calls that will be made
 	kindParked   Kind = "parked"   // parked: a call waits for an approval
 	kindResult   Kind = "result"   // result: the result of a call
-	kindGuidance Kind = "guidance" // guidance: a message of the person while the run is under way
-	kindReplied  Kind = "replied"  // replied: the reply is stored in the conversation
-	kindEnded    Kind = "ended"    // ended
+	// kindCompacted replaces the first steps in the prompt by a summary.
+	kindCompacted Kind = "compacted" // compacted
+	kindGuidance  Kind = "guidance"  // guidance: a message of the person while the run is under way
+	kindReplied   Kind = "replied"   // replied: the reply is stored in the conversation
+	kindEnded     Kind = "ended"     // ended
 	// kindEvaluated follows the end of a run: what evaluators of modules did.
 	kindEvaluated Kind = "evaluated" // evaluated
 )
@@ -131,6 +133,7 @@ type conversation struct {
 	context *composed
 	tools   []tool
 	steps   []step
+	summary *compacted // of the first steps
 	// early is guidance that arrived before the model was asked for the first time.
 	early []string
 	text  string // of all answers
@@ -148,6 +151,7 @@ type step struct {
 	stop     modelwire.Stop
 	calls    []call
 	guidance []string // that arrived after it
+	from, to int64    // its records
 }
 
 // call is one call of an answer.
@@ -254,7 +258,7 @@ func (c *conversation) apply(rec Record) error {
 		if err := json.Unmarshal(rec.Doc, &s); err != nil {
 			return err
 		}
-		one := step{stop: s.Stop, message: modelwire.Message{Role: modelwire.Assistant, Form: s.Form, Raw: s.Raw}}
+		one := step{stop: s.Stop, from: rec.Seq, to: rec.Seq, message: modelwire.Message{Role: modelwire.Assistant, Form: s.Form, Raw: s.Raw}}
 		for _, b := range s.Blocks {
 			one.message.Blocks = append(one.message.Blocks, modelwire.Block{Kind: b.Kind, Text: b.Text, ID: b.ID, Name: b.Name, Input: b.Input})
 		}
@@ -284,6 +288,7 @@ func (c *conversation) apply(rec Record) error {
 			return err
 		}
 		one.result, one.parked = &r, nil
+		c.steps[len(c.steps)-1].to = rec.Seq
 		c.taint = c.taint || r.Tainted
 		if r.Done != nil {
 			c.done = append(c.done, *r.Done)
@@ -298,7 +303,16 @@ func (c *conversation) apply(rec Record) error {
 			return nil
 		}
 		last := &c.steps[len(c.steps)-1]
-		last.guidance = append(last.guidance, g.Text)
+		last.guidance, last.to = append(last.guidance, g.Text), rec.Seq
+	case kindCompacted:
+		var s compacted
+		if err := json.Unmarshal(rec.Doc, &s); err != nil {
+			return err
+		}
+		if s.Steps < 1 || s.Steps > len(c.steps) {
+			return fmt.Errorf("a summary of %d of %d steps", s.Steps, len(c.steps))
+		}
+		c.summary, c.taint = &s, c.taint || s.Foreign
 	case kindReplied:
 		var d replied
 		if err := json.Unmarshal(rec.Doc, &d); err != nil {
@@ -368,7 +382,12 @@ func (c *conversation) request(final bool, note string) modelwire.Request {
 		return blocks
 	}
 	user(texts(c.early))
-	for _, s := range c.steps {
+	steps := c.steps
+	if c.summary != nil {
+		user([]modelwire.Block{c.summary.block()})
+		steps = steps[c.summary.Steps:]
+	}
+	for _, s := range steps {
 		req.Messages = append(req.Messages, s.message)
 		var blocks []modelwire.Block
 		for _, call := range s.calls {

@@ -46,9 +46,12 @@ func (e *Engine) brief(ctx context.Context, r *run, req modelwire.Request) (stri
 		model = e.cfg.Model
 	}
 	r.mu.Lock()
-	r.row.ModelCalls++
+	r.asks()
 	r.mu.Unlock()
 	reply, err := model.Exchange(ctx, req, nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.consumes(reply.Usage)
 	return reply.Message.Text(), reply.Usage, err
 }
 

@@ -52,6 +52,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("POST /api/v1/chat/refresh-commands", s.refresh, capability.RoleAdmin, capability.RoleOperator)
 	s.channelRoutes(mux)
 	handle("GET /api/v1/agent/runs", s.withAgent(s.agentRuns))
+	handle("GET /api/v1/agent/usage", s.withAgent(s.agentUsage))
 	handle("GET /api/v1/agent/runs/{run}", s.withAgent(s.agentRun))
 	handle("GET /api/v1/agent/runs/{run}/events", s.withAgent(s.agentEvents))
 	handle("POST /api/v1/agent/runs/{run}/cancel", s.withAgent(s.agentCancel))
