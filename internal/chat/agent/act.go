@@ -29,6 +29,7 @@ const (
 	maxSchemas     = 64 << 10
 	maxDescription = 2 << 10
 	maxResult      = 16 << 10 // of a result's text for the model
+	maxCutNote     = 100      // of which the note that it was cut
 	maxParallel    = 8        // reads of one answer at the same time
 	maxAsks        = 3        // approvals that are requested for one call
 )
@@ -189,10 +190,12 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 		case got.State == policy.ApprovalPending:
 			return nil
 		case got.State == policy.ApprovalDenied:
-			return e.store(ctx, r, result{Call: a.index, Failed: true, Text: "The call was not made: a person denied it (" + p.Approval + ")."}, nil)
+			return e.store(ctx, r, result{
+				Call: a.index, Failed: true, Text: "The call was not made: a person denied it.", Decision: got.State,
+			}, nil)
 		case got.State == policy.ApprovalExpired:
 			return e.store(ctx, r, result{
-				Call: a.index, Failed: true, Text: "The call was not made: its approval expired before a person answered it (" + p.Approval + ").",
+				Call: a.index, Failed: true, Text: "The call was not made: its approval expired before a person answered it.", Decision: got.State,
 			}, nil)
 		}
 		// The key of an idempotent call is bound to its target, which was one capability then.
@@ -216,7 +219,7 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 			return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindParked, parked{a.index, approval, reply.Capability}})
 		}
 	}
-	out := result{Call: a.index, Text: resultText(reply, failure), Failed: failure != nil, Tainted: true}
+	out := result{Call: a.index, Text: resultText(reply, failure), Failed: failure != nil, Error: failure, Tainted: true}
 	out.Done = &Done{Name: a.action.Name, Invocation: reply.Invocation, Effect: a.action.Effect(), Failed: failure != nil}
 	if entry, ok := agent.Snapshot().Capability(reply.Capability); ok {
 		out.Done.Effect, out.Done.Name = entry.Effect, entry.Name()
@@ -287,5 +290,6 @@ func cut(s string) string {
 	if len(s) <= maxResult {
 		return s
 	}
-	return text.CutBytes(s, maxResult) + fmt.Sprintf("\n[cut: the first %d of %d bytes]", maxResult, len(s))
+	kept := text.CutBytes(s, maxResult-maxCutNote)
+	return kept + fmt.Sprintf("\n[cut: the first %d of %d bytes]", len(kept), len(s))
 }

@@ -181,7 +181,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		note = final(today)
 	}
 	r.asks()
-	err = e.save(ctx, r, r.conv, append(first, entry{kindAsked, asked{Step: len(r.conv.steps), Final: note != ""}})...)
+	err = e.save(ctx, r, r.conv, append(first, entry{kindAsked, asked{Step: len(r.conv.steps), Final: note != "", Note: note}})...)
 	req := r.conv.request(note != "", note)
 	r.live = liveText{seq: r.row.Seq, before: r.conv.text}
 	r.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
@@ -80,6 +81,8 @@ type composed struct {
 type asked struct {
 	Step  int  `json:"step"`
 	Final bool `json:"final,omitzero"` // the model must answer without calls
+	// Note is the reason, as the model is given it.
+	Note string `json:"note,omitzero"`
 }
 
 type answer struct {
@@ -110,6 +113,10 @@ type result struct {
 	Failed  bool   `json:"failed,omitzero"`
 	Tainted bool   `json:"tainted,omitzero"`
 	Done    *Done  `json:"done,omitempty"` // nil if nothing was invoked
+	// Error is that of a call that was made; Decision is set if a person denied the call, or none
+	// decided in time.
+	Error    *capability.Error    `json:"error,omitempty"`
+	Decision policy.ApprovalState `json:"decision,omitzero"`
 }
 
 type guidance struct {
@@ -142,6 +149,7 @@ type conversation struct {
 	taint   bool
 	asked   int64 // number of the last request's record
 	final   bool  // the last request was the final one
+	note    string
 	message int64 // number of the stored reply
 }
 
@@ -252,7 +260,7 @@ func (c *conversation) apply(rec Record) error {
 		if err := json.Unmarshal(rec.Doc, &a); err != nil {
 			return err
 		}
-		c.asked, c.final = rec.Seq, a.Final
+		c.asked, c.final, c.note = rec.Seq, a.Final, a.Note
 	case kindAnswered:
 		var s answer
 		if err := json.Unmarshal(rec.Doc, &s); err != nil {

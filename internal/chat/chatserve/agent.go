@@ -21,6 +21,7 @@ type Agent interface {
 	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[agent.Event], error)
 	Done(ctx context.Context, who capability.Principal, id string) ([]agent.Done, error)
 	Cancel(ctx context.Context, who capability.Principal, id string) error
+	Record(ctx context.Context, who capability.Principal, id string) (agent.Recording, error)
 	Usage(ctx context.Context, who capability.Principal, days int) ([]agent.Day, error)
 }
 
@@ -95,6 +96,12 @@ func (s *Surface) agentRun(w http.ResponseWriter, r *http.Request, who capabilit
 	}
 	out := runOf(one)
 	out.Calls, err = s.Agent.Done(r.Context(), who, one.ID)
+	return answer(w, out, err)
+}
+
+// agentRecording returns what it takes to repeat a run offline.
+func (s *Surface) agentRecording(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	out, err := s.Agent.Record(r.Context(), who, r.PathValue("run"))
 	return answer(w, out, err)
 }
 

@@ -54,6 +54,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("GET /api/v1/agent/runs", s.withAgent(s.agentRuns))
 	handle("GET /api/v1/agent/usage", s.withAgent(s.agentUsage))
 	handle("GET /api/v1/agent/runs/{run}", s.withAgent(s.agentRun))
+	handle("GET /api/v1/agent/runs/{run}/recording", s.withAgent(s.agentRecording))
 	handle("GET /api/v1/agent/runs/{run}/events", s.withAgent(s.agentEvents))
 	handle("POST /api/v1/agent/runs/{run}/cancel", s.withAgent(s.agentCancel))
 	handle("POST /api/v1/extensions/execute", s.execute)
