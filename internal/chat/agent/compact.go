@@ -120,7 +120,7 @@ func (e *Engine) compact(ctx context.Context, r *run) error {
 		return nil
 	}
 	out, source := r.conv.compaction(n, maxResult, maxResult)
-	question := r.conv.question()
+	question, id := r.conv.question(), r.row.ID
 	may := e.limit(r) == "" && r.row.ModelCalls < e.cfg.Budget.ModelCalls-2
 	r.mu.Unlock()
 	out.Marker = marker()
@@ -138,7 +138,7 @@ func (e *Engine) compact(ctx context.Context, r *run) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			e.cfg.Logger.Warn("the small model wrote no summary", "run", r.row.ID, "err", err)
+			e.cfg.Logger.Warn("the small model wrote no summary", "run", id, "err", err)
 		}
 		out.Text, out.Usage = text.ClipBytes(strings.TrimSpace(answer), maxSummary), usage
 	}

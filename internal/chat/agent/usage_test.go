@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,10 +67,16 @@ func TestEachLimitEndsARunWithOneLastAnswer(t *testing.T) {
 			t.Parallel()
 			limits := agent.Budget{ModelCalls: 50, ToolCalls: 50, Work: time.Minute}
 			c.limit(&limits)
-			now := time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
+			var later atomic.Bool // the clock is read by the run until it has left
+			now := func() time.Time {
+				if later.Load() {
+					return time.Date(2026, 3, 2, 1, 0, 0, 0, time.UTC)
+				}
+				return time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
+			}
 			model := &spending{caller: caller{tool: "look", steps: 40}, usage: usage}
 			calls := answering{instant{compiler}, func(inv capability.Invocation) (string, error) { return string(inv.Input), nil }}
-			e := opened(t, agent.Config{Model: model, Policy: free{}, Path: calls, Budget: limits, Now: func() time.Time { return now }})
+			e := opened(t, agent.Config{Model: model, Policy: free{}, Path: calls, Budget: limits, Now: now})
 			if o := ended(t, e, "go"); o.State != agent.Completed || o.Text != "done" {
 				t.Errorf("the run: got %s with %q and %v, want it completed by the last answer", o.State, o.Text, o.Error)
 			}
@@ -81,7 +88,7 @@ func TestEachLimitEndsARunWithOneLastAnswer(t *testing.T) {
 			if refused := capability.CodeOf(err) == capability.CodeOverloaded; refused != c.today {
 				t.Errorf("the next message: got %v, want refused: %v", err, c.today)
 			}
-			now = now.Add(2 * time.Hour)
+			later.Store(true)
 			f, err := e.Send(t.Context(), agent.Message{Person: person, Session: "u", Text: "go"})
 			if err != nil {
 				t.Errorf("a message of the next day: got %v, want no error", err)
