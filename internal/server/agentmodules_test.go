@@ -167,7 +167,8 @@ func desk(ledger *deskLedger) host.Module {
 	object := func(raw json.RawMessage) (out struct {
 		Message struct{ Text string }
 		Text    string
-	}) {
+	},
+	) {
 		_ = json.Unmarshal(raw, &out)
 		return out
 	}
