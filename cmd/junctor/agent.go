@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/chat/agent"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -30,6 +32,8 @@ type agentRunRow struct {
 	Error      *capability.Error
 	ModelCalls int
 	ToolCalls  int
+	Tokens     int
+	Cost       float64
 	Calls      []struct {
 		Name, Invocation, Effect, Approval string
 		Failed                             bool
@@ -96,6 +100,8 @@ func (a *app) agentVerbs() []*cobra.Command {
 					{"approvals", dash(strings.Join(r.Approvals, ", "))},
 					{"model calls", strconv.Itoa(r.ModelCalls)},
 					{"tool calls", strconv.Itoa(r.ToolCalls)},
+					{"tokens", strconv.Itoa(r.Tokens)},
+					{"cost", strconv.FormatFloat(r.Cost, 'f', 4, 64)},
 					{"started", when(r.Created)},
 					{"changed", when(r.Updated)},
 				}
@@ -125,7 +131,113 @@ func (a *app) agentVerbs() []*cobra.Command {
 			})
 		},
 	}
-	return []*cobra.Command{list, show, cancel}
+	return []*cobra.Command{list, show, cancel, a.agentUsage(), a.agentRecord(), a.agentEval()}
+}
+
+// agentRecord returns the command that saves a run, so that it can be repeated offline.
+func (a *app) agentRecord() *cobra.Command {
+	return &cobra.Command{
+		Use: "record ID", Short: "Print the recording of a completed run, for junctor chat eval", Args: cobra.ExactArgs(1),
+		Long: `Print the recording of a completed run: the messages, the tools, what the model answered
+and what calls returned. It contains the texts of the conversation.`,
+		Example: "  junctor chat record tsk_6b07b3bb4336c95b9bf0a8be4336c95b",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := agentRunsPath + "/" + url.PathEscape(args[0]) + "/recording"
+			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
+				a.printf("%s\n", raw)
+				return nil
+			})
+		},
+	}
+}
+
+// maxRecording bounds the file of one recording.
+const maxRecording = 64 << 20
+
+// agentEval returns the command that repeats recorded runs with the prompts of this version.
+func (a *app) agentEval() *cobra.Command {
+	var character string
+	c := &cobra.Command{
+		Use: "eval FILE...", Short: "Repeat recorded runs without a model and a server", Args: cobra.MinimumNArgs(1),
+		Long: `Repeat recorded runs with the prompts and the loop of this version. The recorded model
+answers a request only if each of its segments is the recorded one; otherwise the first
+segment that differs is named. It needs no server.`,
+		Example: `  junctor chat eval turns/*.json
+  junctor chat eval --character ada.json turns/*.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var persona *string
+			if character != "" {
+				read, err := agent.ReadCharacter(character)
+				if err != nil {
+					return err
+				}
+				read = agent.Persona(read)
+				persona = &read
+			}
+			var rows [][]string
+			missed := 0
+			for _, name := range args {
+				if info, err := os.Stat(name); err == nil && info.Size() > maxRecording {
+					return capability.Errorf(capability.CodeTooLarge, "eval", "%s has more than %d bytes", name, maxRecording)
+				}
+				data, err := os.ReadFile(name)
+				if err != nil {
+					return capability.Wrap(capability.CodeInvalidInput, "eval", name+" cannot be read", err)
+				}
+				rec, err := agent.ReadRecording(data)
+				if err != nil {
+					return err
+				}
+				v, err := agent.Replay(cmd.Context(), rec, persona)
+				if err != nil {
+					return err
+				}
+				result := "same"
+				if v.Miss != "" {
+					missed++
+					result = text.Visible(v.Miss)
+				}
+				rows = append(rows, []string{name, strconv.Itoa(v.Exchanges) + " of " + strconv.Itoa(len(rec.Exchanges)), result})
+			}
+			if err := a.table([]string{"RECORDING", "REQUESTS", "RESULT"}, rows, ""); err != nil {
+				return err
+			}
+			if missed > 0 {
+				return capability.Errorf(capability.CodeConflict, "eval", "%d of %d recordings differ", missed, len(rows)).
+					With("recording_differs", "if the change is meant, record the runs again with: junctor chat record")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&character, "character", "", "`FILE` the character to repeat them with, instead of the recorded one")
+	return c
+}
+
+// agentUsage returns the command that shows what the agent used.
+func (a *app) agentUsage() *cobra.Command {
+	var days int
+	c := &cobra.Command{
+		Use: "usage", Short: "Show the agent's requests, tokens and cost by day and person", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			type row struct {
+				Person, Day                   string
+				ModelCalls, ToolCalls, Tokens int
+				Cost                          float64
+			}
+			return shows(a, "/api/v1/agent/usage?days="+strconv.Itoa(days), func(out struct{ Usage []row }) error {
+				var rows [][]string
+				for _, r := range out.Usage {
+					rows = append(rows, []string{
+						r.Day, r.Person, strconv.Itoa(r.ModelCalls), strconv.Itoa(r.ToolCalls), strconv.Itoa(r.Tokens),
+						strconv.FormatFloat(r.Cost, 'f', 4, 64),
+					})
+				}
+				return a.table([]string{"DAY", "PERSON", "REQUESTS", "CALLS", "TOKENS", "COST"}, rows, "the agent was not used in this time")
+			})(cmd, nil)
+		},
+	}
+	c.Flags().IntVar(&days, "days", 7, "`N` of the last days (UTC), 366 at most")
+	return c
 }
 
 // stopTimeout bounds the request that stops the agent when the user leaves.

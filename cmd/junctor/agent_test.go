@@ -127,3 +127,42 @@ func TestCtrlCInAChatStopsTheAgent(t *testing.T) {
 		t.Errorf("chat runs: got %s, want the run cancelled", listed)
 	}
 }
+
+// A run is recorded, and repeats without a server; another character is named as what differs.
+func TestARecordedRunIsRepeatedOffline(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "in.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	h := &patient{home: filepath.Join(t.TempDir(), "home"), env: []string{
+		"JUNCTOR_FS_ROOTS=files=" + dir, "JUNCTOR_MODEL_URL=" + copyingModel(t).URL + "/v1", "JUNCTOR_MODEL_NAME=tiny",
+		"JUNCTOR_AGENT_TOOLS=reads",
+	}}
+	h.serve(t)
+	chat := h.command(t, "chat", "--session", "s1")
+	chat.Stdin = strings.NewReader("copy it\n")
+	if out, err := chat.CombinedOutput(); err != nil || !strings.Contains(string(out), "It is copied.") {
+		t.Fatalf("chat: got %v and %s, want the reply", err, out)
+	}
+	id := strings.Fields(strings.Split(h.run(t, "chat", "runs"), "\n")[1])[0]
+	file := filepath.Join(dir, "turn.json")
+	if err := os.WriteFile(file, []byte(h.run(t, "chat", "record", id)), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	if got := h.run(t, "chat", "usage"); !strings.Contains(got, "admin:local-admin") || !strings.Contains(got, "REQUESTS") {
+		t.Errorf("chat usage: got %s, want the day of the person", got)
+	}
+	offline := &patient{home: filepath.Join(t.TempDir(), "none")}
+	if got := offline.run(t, "chat", "eval", file, file); strings.Count(got, "3 of 3") != 2 || strings.Count(got, "same") != 2 {
+		t.Errorf("chat eval: got %s, want both recordings the same", got)
+	}
+	character := filepath.Join(dir, "ada.txt")
+	if err := os.WriteFile(character, []byte("You are Ada."), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	out, err := offline.command(t, "agent", "eval", "--character", character, file).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "request 1: system text 1 changed") ||
+		!strings.Contains(string(out), "1 of 1 recordings differ") {
+		t.Errorf("agent eval with another character: got %v and %s, want the segment that changed", err, out)
+	}
+}

@@ -325,7 +325,7 @@ func TestWithoutAServer(t *testing.T) {
 		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
 		"channels add": "telegram --token-secret s", "channels pair": "telegram --role agent", "channels remove": "telegram",
 		"channels show": "telegram", "channels unpair": "telegram 1",
-		"chat cancel": "tsk_1", "chat show": "tsk_1", "connect": "http://127.0.0.1:1", "console end": "ses_1",
+		"chat cancel": "tsk_1", "chat record": "tsk_1", "chat show": "tsk_1", "connect": "http://127.0.0.1:1", "console end": "ses_1",
 		"disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
@@ -350,7 +350,7 @@ func TestWithoutAServer(t *testing.T) {
 	alone := strings.Fields(`serve setup doctor config debug logout`)
 	others := []string{ // they need files of their own, another process, or no terminal
 		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats",
-		"home config show", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
+		"home config show", "mcp sample", "catalog eval", "chat eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
 		"tokens logout", "tasks templates", "tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",

@@ -56,7 +56,7 @@ func (s *Service) Source() capability.Source { return channels.Source{Hub: s.cha
 // deliver stores the reply of a run and sends it the way that its message came.
 func (s *Service) deliver(ctx context.Context, r agent.Run, o agent.Outcome) (int64, error) {
 	m, err := s.chat.Deliver(ctx, r, o)
-	if err == nil && r.Route != nil {
+	if err == nil && r.Route != nil && !o.Ignored {
 		err = s.channels.Replied(ctx, *r.Route, r.ID, m.Text)
 	}
 	return m.Seq, err

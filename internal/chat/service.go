@@ -49,13 +49,13 @@ type Commands interface {
 	Usage(extension string) (string, error)
 }
 
-// Config configures a Service; all fields but Model and Within are required.
+// Config configures a Service; all fields but Models and Within are required.
 type Config struct {
 	Home    string    // shown as ~ in error texts
 	Store   *store.DB // holds the tables of sessions
 	Results *session.Results
 	Blobs   *blob.Store
-	Model   *llm.Model // may be nil
+	Models  llm.Classes // may be empty
 	// Agent, Path, Policy, Tasks, Bus, Gateway and Begun are of the agent, which works only with a
 	// model.
 	Agent    config.Agent
@@ -92,7 +92,16 @@ type Service struct {
 	agent    *agent.Engine // nil: it is off
 	chat     *engine.Engine
 	channels *channels.Hub
+	outlook  Outlook // may be nil
 }
+
+// Outlook describes the work of a person's task agents; "" if they do nothing.
+type Outlook interface {
+	Outlook(ctx context.Context, person capability.Principal) (string, error)
+}
+
+// UseOutlook sets the source of what task agents do. It must be called before Run.
+func (s *Service) UseOutlook(o Outlook) { s.outlook = o }
 
 // Channels holds what only accounts of chat services need; all fields are required.
 type Channels struct {
@@ -113,14 +122,14 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		Home:      cfg.Home,
 		Subagents: cfg.Subagents,
 	}
-	if cfg.Model != nil {
-		c.Model = talker{cfg.Model}
+	if cfg.Models.Large != nil {
+		c.Model = talker{cfg.Models.Large}
 	}
 	journal, err := agentsql.Open(ctx, cfg.Store)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Model != nil && cfg.Agent.Tools != config.AgentToolsOff {
+	if cfg.Models.Large != nil && cfg.Agent.Tools != config.AgentToolsOff {
 		if err := s.openAgent(ctx, journal); err != nil {
 			return nil, err
 		}
@@ -150,9 +159,21 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	budget := s.cfg.Agent.Budget
 	s.agent = agent.New(agent.Config{
-		Model: s.cfg.Model, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
-		Deliver:  s.deliver,
-		Budget:   agent.Budget{ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work},
+		Model: s.cfg.Models.Large, Small: s.cfg.Models.Small, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
+		Deliver: s.deliver,
+		Memory:  s.cfg.Agent.Memory == config.On, Evaluators: s.cfg.Agent.Evaluators == config.On,
+		Outlook: func(ctx context.Context, person capability.Principal) (string, error) {
+			if s.outlook == nil {
+				return "", nil
+			}
+			return s.outlook.Outlook(ctx, person)
+		},
+		Budget: agent.Budget{
+			ModelCalls: budget.ModelCalls, ToolCalls: budget.ToolCalls, Work: budget.Work, Tokens: budget.Tokens, Cost: thousandths(budget.Cost),
+			Day: agent.Used{
+				ModelCalls: budget.Day.ModelCalls, ToolCalls: budget.Day.ToolCalls, Tokens: budget.Day.Tokens, Cost: thousandths(budget.Day.Cost),
+			},
+		},
 		ReadOnly: s.cfg.Agent.Tools == config.AgentToolsReads, Within: s.cfg.Within, Gateway: s.cfg.Gateway, Logger: s.cfg.Logger,
 		Publish: func(r agent.Run) {
 			s.cfg.Publish("agent.run", map[string]any{"run": r.ID, "session": r.Session, "state": r.State})
@@ -162,6 +183,9 @@ func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	s.cfg.Tasks.Carry(tasks.KindTurn, s.agent)
 	return s.agent.Open(ctx)
 }
+
+// thousandths returns a configured cost in the unit of [modelwire.Usage].
+func thousandths(n int) int64 { return int64(n) * 1_000_000 }
 
 // runAgent continues the runs of an earlier process once the server is ready, and wakes runs whose
 // approvals are decided, until ctx ends.

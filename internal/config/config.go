@@ -186,7 +186,7 @@ func Default() Config {
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
-		Agent:      Agent{Tools: AgentToolsAll, Budget: AgentBudget{ModelCalls: 24, ToolCalls: 16, Work: 15 * time.Minute}},
+		Agent:      defaultAgent(),
 		NATS:       NATS{Replicas: 1},
 		Gateway:    defaultGateway(), Node: defaultNode(), Host: defaultHost(),
 		Eliza: Eliza{Environment: "server"},

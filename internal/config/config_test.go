@@ -247,6 +247,34 @@ func TestAModelIsShortForARouteAndRoutesComeFromAVariable(t *testing.T) {
 	}
 }
 
+func TestRoutesToModulesAndLimitsAreChecked(t *testing.T) {
+	t.Parallel()
+	const large = "{class: large, kind: openai-chat, url: 'http://127.0.0.1:1', name: m, price_in: 3, price_out: 4}"
+	c, err := load(t, "model: {routes: ["+large+", {class: small, kind: module, name: TEXT_SMALL}]}", nil, nil)
+	want := []config.ModelRoute{
+		{Class: "large", Kind: "openai-chat", URL: "http://127.0.0.1:1", Name: "m", PriceIn: 3, PriceOut: 4},
+		{Class: "small", Kind: "module", Name: "TEXT_SMALL", Action: "model.invoke"},
+	}
+	if d := cmp.Diff(want, c.Model.All()); d != "" || err != nil {
+		t.Errorf("routes: %v, differ from want (-want +got)\n%s", err, d)
+	}
+	for doc, fault := range map[string]string{
+		"model: {routes: [" + large + ", {class: large, kind: module, name: T}]}":                       "has class small",
+		"model: {routes: [" + large + ", {class: small, kind: module, name: T, url: 'https://x'}]}":     "has class small",
+		"model: {routes: [" + large + ", {class: small, kind: module}]}":                                "the name of a model type",
+		"model: {routes: [{class: small, kind: module, name: T}]}":                                      "answers no chat",
+		"model: {routes: [{class: large, kind: openai-chat, url: 'https://x', name: m, action: a.b}]}":  "only such a route",
+		"model: {routes: [{class: large, kind: openai-chat, url: 'https://x', name: m, price_in: -1}]}": "a price is 0 or more",
+		"agent: {budget: {day: {tokens: -1}}}":                                                          "a limit is 0",
+		"agent: {memory: maybe}":                                                                        "agent.memory",
+		"agent: {evaluators: 'yes'}":                                                                    "agent.evaluators",
+	} {
+		if _, err := load(t, doc, nil, nil); err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("%s: got %v, want an error with %q", doc, err, fault)
+		}
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	for _, s := range []string{
 		"listen: 127.0.0.1:1", "fs:\n  roots:\n  - {id: a, path: /}", "? x\n: y", "a: &a [*a]", "!!binary x",

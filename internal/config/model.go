@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,16 +14,21 @@ type Model struct {
 	Name      string       `koanf:"name" doc:"Name of the model, as the service calls it."`
 	KeySecret string       `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
 	MaxTokens int          `koanf:"max_tokens" doc:"Longest answer, in tokens."`
+	PriceIn   int          `koanf:"price_in" doc:"Price of a million tokens of requests, in thousandths of any currency: 3000 is 3. The limits agent.budget.cost count with it."`
+	PriceOut  int          `koanf:"price_out" doc:"Price of a million tokens of answers, in thousandths."`
 	Routes    []ModelRoute `koanf:"routes" doc:"Services in the order in which they are tried, instead of model.url: if one is overloaded, out of order or too slow before it has said anything, the next one of its class is asked. Class large answers chat, class small explains results; a class without a route uses the other's. As a variable: class kind url name [key_secret], comma-separated."`
 }
 
 // ModelRoute is one service.
 type ModelRoute struct {
 	Class     string `koanf:"class" doc:"large or small."`
-	Kind      string `koanf:"kind" doc:"One of the kinds of model.kind."`
+	Kind      string `koanf:"kind" doc:"One of the kinds of model.kind, or module: the model of an endpoint's module, for class small only."`
 	URL       string `koanf:"url" doc:"Base address of the service."`
-	Name      string `koanf:"name" doc:"Name of the model."`
+	Name      string `koanf:"name" doc:"Name of the model; of a module its type, such as TEXT_SMALL."`
+	Action    string `koanf:"action" doc:"Canonical action of a route of kind module. Empty: model.invoke."`
 	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the key."`
+	PriceIn   int    `koanf:"price_in" doc:"Price of a million tokens of requests, in thousandths."`
+	PriceOut  int    `koanf:"price_out" doc:"Price of a million tokens of answers, in thousandths."`
 }
 
 // The classes of models.
@@ -30,13 +37,18 @@ const (
 	ModelSmall = "small"
 )
 
+// ModelModule is the kind of a route to the model of an endpoint's module.
+const ModelModule = "module"
+
 const maxModelRoutes = 16
 
 // All returns the routes, or the one that model.url stands for. Kinds are in their long form.
 func (m Model) All() []ModelRoute {
 	list := m.Routes
 	if m.URL != "" {
-		list = []ModelRoute{{ModelLarge, m.Kind, m.URL, m.Name, m.KeySecret}}
+		list = []ModelRoute{{
+			Class: ModelLarge, Kind: m.Kind, URL: m.URL, Name: m.Name, KeySecret: m.KeySecret, PriceIn: m.PriceIn, PriceOut: m.PriceOut,
+		}}
 	}
 	out := make([]ModelRoute, len(list))
 	for i, r := range list {
@@ -45,6 +57,8 @@ func (m Model) All() []ModelRoute {
 			r.Kind = "openai-chat"
 		case "anthropic":
 			r.Kind = "anthropic-messages"
+		case ModelModule:
+			r.Action = cmp.Or(r.Action, "model.invoke")
 		}
 		out[i] = r
 	}
@@ -70,12 +84,23 @@ func (m Model) validate() error {
 		if err := oneOf(at+".class", r.Class, ModelLarge, ModelSmall); err != nil {
 			return err
 		}
-		if err := oneOf(at+".kind", r.Kind, kinds...); err != nil {
+		if err := oneOf(at+".kind", r.Kind, append(kinds, ModelModule)...); err != nil {
 			return err
 		}
-		if r.URL == "" || r.Name == "" {
+		if module := r.Kind == ModelModule; module && (r.Class != ModelSmall || r.Name == "" || r.URL != "" || r.KeySecret != "") ||
+			!module && r.Action != "" {
+			return fmt.Errorf("%s: a route of kind module has class small, the name of a model type, no url and no key_secret; "+
+				"only such a route has an action", at)
+		}
+		if min(r.PriceIn, r.PriceOut, m.PriceIn, m.PriceOut) < 0 {
+			return fmt.Errorf("%s: a price is 0 or more", at)
+		}
+		if r.Kind != ModelModule && (r.URL == "" || r.Name == "") {
 			return fmt.Errorf("%s: a route needs url and name", at)
 		}
+	}
+	if len(m.Routes) > 0 && !slices.ContainsFunc(m.Routes, func(r ModelRoute) bool { return r.Kind != ModelModule }) {
+		return fmt.Errorf("model.routes: the model of a module answers no chat; add a route of another kind")
 	}
 	return nil
 }
@@ -103,7 +128,10 @@ func parseModelRoutes(s string) ([]any, error) {
 func plainModelRoutes(routes []ModelRoute) []any {
 	out := []any{}
 	for _, r := range routes {
-		out = append(out, map[string]any{"class": r.Class, "kind": r.Kind, "url": r.URL, "name": r.Name, "key_secret": r.KeySecret})
+		out = append(out, map[string]any{
+			"class": r.Class, "kind": r.Kind, "url": r.URL, "name": r.Name, "key_secret": r.KeySecret, "action": r.Action,
+			"price_in": r.PriceIn, "price_out": r.PriceOut,
+		})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,7 @@ func newScriptedModel(t testing.TB, answer func(n int, r modelRequest) modelAnsw
 			finish = "tool_calls"
 		}
 		send(map[string]any{}, finish)
+		io.WriteString(w, `data: {"id":"c","choices":[],"usage":{"prompt_tokens":1000,"completion_tokens":10,"total_tokens":1010}}`+"\n\n")
 		io.WriteString(w, "data: [DONE]\n\n")
 	}))
 	t.Cleanup(m.Close)
@@ -656,7 +658,7 @@ func TestATaskThatTheAgentGivesBelongsToThePerson(t *testing.T) {
 		if r.results() > 0 || len(r.Tools) == 0 {
 			return modelAnswer{text: "It is begun."}
 		}
-		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"echo hello","agentType":"shell","label":"greeter"}`}}}
+		return modelAnswer{calls: []toolCall{{"task-agent_task_create", `{"task":"sleep 60","agentType":"shell","label":"greeter"}`}}}
 	})
 	n := serve(t, t.TempDir(), model.env()...)
 	var made struct{ Token string }
@@ -685,4 +687,98 @@ func TestATaskThatTheAgentGivesBelongsToThePerson(t *testing.T) {
 	if threads != 1 {
 		t.Errorf("the person's tasks: got %+v, want the one that the agent gave", list.Tasks)
 	}
+	asking := func(c *client.Client, session string) string {
+		t.Helper()
+		if err := c.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session": session, "text": "what is up?"}, &r); err != nil {
+			t.Fatalf("chat: got %v, want no error", err)
+		}
+		for _, body := range slices.Backward(model.asked()) {
+			if strings.Contains(body, "what is up?") {
+				return conversationIn(body)
+			}
+		}
+		return ""
+	}
+	if got := asking(ann, "s1"); !strings.Contains(got, "[outlook task-agent.list, data ") || !strings.Contains(got, "greeter") {
+		t.Errorf("the next prompt: got %s, want what the person's task agents do", got)
+	}
+	if got := asking(n.admin, "s9"); got == "" || strings.Contains(got, "greeter") {
+		t.Errorf("the prompt of another person: got %s, want it without the task", got)
+	}
+}
+
+// A person's limit of a day ends a run with one last answer without tools, and refuses the next run.
+func TestTheLimitsOfADay(t *testing.T) {
+	home, _ := withFile(t)
+	config := filepath.Join(home, "config.yaml")
+	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
+		if r.ToolChoice == "none" {
+			return modelAnswer{text: "That is all for today."}
+		}
+		return modelAnswer{calls: []toolCall{{"fs_readText", fmt.Sprintf(`{"path":"in.txt","maxBytes":%d}`, 1+r.results())}}}
+	})
+	settings := fmt.Sprintf("model: {url: %q, name: tiny, price_in: 2000, price_out: 10000}\nagent: {budget: {day: {cost: 4}}}\n", model.URL+"/v1")
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	n := serve(t, home)
+	r := n.tell(t, "s1", "read it again and again")
+	if r.Message.Text != "That is all for today." {
+		t.Errorf("the reply: got %+v, want the last answer without tools", r)
+	}
+	// Each answer costs 1,000 * 2 + 10 * 10 millionths: after two, 4 thousandths are used.
+	asked := model.asked()
+	if len(asked) != 3 || !strings.Contains(asked[2], "the limit of the cost of a day is reached") {
+		t.Errorf("requests to the model: got %d, want 3, the last with the reason: %s", len(asked), conversationIn(asked[len(asked)-1]))
+	}
+	if again := n.tell(t, "s2", "and again"); again.Error == nil || again.Error.Code != capability.CodeOverloaded || again.Error.Reason != "budget" {
+		t.Errorf("a message after that: got %+v, want it refused", again)
+	}
+	if got := len(model.asked()); got != 3 {
+		t.Errorf("requests to the model after that: got %d, want 3", got)
+	}
+	var usage struct {
+		Usage []struct {
+			Person, Day                   string
+			ModelCalls, ToolCalls, Tokens int
+			Cost                          float64
+		}
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/agent/usage", nil, &usage); err != nil || len(usage.Usage) != 1 {
+		t.Fatalf("usage: got %+v and %v, want one day of one person", usage, err)
+	}
+	if u := usage.Usage[0]; u.Person != "admin:local-admin" || u.ModelCalls != 3 || u.ToolCalls != 2 || u.Tokens != 3030 || u.Cost < 0.0062 || u.Cost > 0.0064 {
+		t.Errorf("usage: got %+v, want 3 requests, 2 calls, 3,030 tokens and 0.0063", u)
+	}
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/agent/usage", nil, &usage); err != nil || len(usage.Usage) != 0 {
+		t.Errorf("the usage that another principal sees: got %+v and %v, want none", usage, err)
+	}
+}
+
+// A run that reads much goes on with a summary of its beginning.
+func TestALongRunGoesOnWithASummary(t *testing.T) {
+	home, dir := withFile(t)
+	if err := os.WriteFile(filepath.Join(dir, "in.txt"), []byte(strings.Repeat("0123456789abcde\n", 4<<10)), 0o600); err != nil {
+		t.Fatalf("write: got %v, want no error", err)
+	}
+	read := 0
+	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
+		if strings.HasPrefix(fmt.Sprint(r.Messages[0].Content), "Summarise the work") {
+			return modelAnswer{text: "Page after page was read."}
+		}
+		if read++; read > 12 {
+			return modelAnswer{text: "Read."}
+		}
+		return modelAnswer{calls: []toolCall{{"fs_readText", fmt.Sprintf(`{"path":"in.txt","maxBytes":%d}`, 60000+read)}}}
+	})
+	n := serve(t, home, model.env()...)
+	if r := n.tell(t, "s1", "read it"); r.Message.Text != "Read." || len(r.Message.Metadata.Calls) != 12 {
+		t.Errorf("the reply: got %q with %d calls, want that of a run with 12", r.Message.Text, len(r.Message.Metadata.Calls))
+	}
+	asked := model.asked()
+	last := conversationIn(asked[len(asked)-1])
+	if !strings.Contains(last, "[summary of records ") || !strings.Contains(last, "Page after page was read.") || len(last) > 150<<10 {
+		t.Errorf("the last request: got %d bytes beginning with %.500s, want the summary", len(last), last)
+	}
+	n.verify(t)
 }

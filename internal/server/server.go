@@ -140,7 +140,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openPlane(); err != nil {
 		return err
 	}
-	if s.models, err = openModels(cfg.Model, s.secrets); err != nil {
+	if s.models, err = chat.OpenModels(cfg.Model, s.secrets, s.engine); err != nil {
 		return err
 	}
 	if s.extensions, err = extensions.New(ctx, extensions.Config{
@@ -200,7 +200,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	if s.chat, err = chat.New(ctx, chat.Config{
 		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Commands: s.extensions,
-		Model: s.models.Large, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
+		Models: s.models, Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
 		Agent: cfg.Agent, Within: views(cfg.MCP.Views)[cfg.Agent.View].Within(), Policy: s.policy, Tasks: s.tasks, Bus: s.bus,
 		Publish: s.publish, Gateway: s.gateway, Begun: s.startup.Begun(), Logger: s.logger,
 		Channels: chat.Channels{Policy: s.policy, Verify: s.console, Secrets: s.secrets.Get, Catalog: s.catalog},

@@ -20,11 +20,11 @@ func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 	if s.models.Large != nil {
 		cfg.Model = s.models.Large
 	}
-	if s.agents, err = taskagents.New(ctx, cfg); err != nil {
-		return err
+	if s.agents, err = taskagents.New(ctx, cfg); err == nil {
+		s.policy.Carry(s.agents)
+		s.chat.UseOutlook(s.agents)
 	}
-	s.policy.Carry(s.agents)
-	return nil
+	return err
 }
 
 // agentFunctions returns the functions of task agents for the catalog.

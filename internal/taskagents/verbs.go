@@ -35,6 +35,11 @@ type Text struct {
 	Read                     func(ctx context.Context, by capability.Principal) (string, error)
 }
 
+// Outlook returns what the task agents of a principal do, as a text; "" if they do nothing.
+func (s *Service) Outlook(ctx context.Context, by capability.Principal) (string, error) {
+	return s.workers.verbs.Outlook(ctx, by)
+}
+
 // Texts returns the resources for agents that delegate tasks to other agents.
 func (s *Service) Texts() []Text {
 	return []Text{

@@ -148,6 +148,8 @@ type Usage struct {
 	CacheRead  int // part of In that the service had cached
 	CacheWrite int // part of In that it cached now
 	Reasoning  int // part of Out
+	// Cost is set by clients that have prices, in billionths of their currency.
+	Cost int64
 }
 
 // Reply is a model's response.

@@ -322,3 +322,18 @@ func DecodeAvailability(raw json.RawMessage) (Availability, error) {
 	}
 	return a, nil
 }
+
+// ResponsePatch is the patch of a response-handler evaluator, and of the effect of a field evaluator.
+type ResponsePatch struct {
+	ProcessMessage       string   `json:"processMessage"`
+	RequiresTool         *bool    `json:"requiresTool"`
+	Simple               *bool    `json:"simple"` // the opposite of requiresTool
+	SetContexts          []string `json:"setContexts"`
+	AddContexts          []string `json:"addContexts"`
+	AddCandidateActions  []string `json:"addCandidateActions"`
+	AddParentActionHints []string `json:"addParentActionHints"`
+	AddContextSlices     []string `json:"addContextSlices"`
+	ClearReply           bool     `json:"clearReply"`
+	Reply                *string  `json:"reply"`
+	Debug                []string `json:"debug"`
+}

@@ -30,6 +30,7 @@ const (
 	maxSchemas     = 64 << 10
 	maxDescription = 2 << 10
 	maxResult      = 16 << 10 // of a result's text for the model
+	maxCutNote     = 100      // of which the note that it was cut
 	maxParallel    = 8        // reads of one answer at the same time
 	maxAsks        = 3        // approvals that are requested for one call
 )
@@ -52,8 +53,9 @@ func (e *Engine) invocation(row Run, who capability.Principal) capability.Invoca
 	}
 }
 
-// offer returns the tools that a run begins with: those that the person's assistant may call.
-func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
+// offer returns the tools that a run begins with: those that the person's assistant may call, and
+// further ones by their names.
+func (e *Engine) offer(row Run, who capability.Principal, further []string) ([]tool, error) {
 	agent, permitted, err := e.cfg.Path.Agent(e.invocation(row, who))
 	if err != nil {
 		return nil, err
@@ -65,17 +67,29 @@ func (e *Engine) offer(row Run, who capability.Principal) ([]tool, error) {
 		return nil, err
 	}
 	var out []tool
-	for _, x := range shown.Direct {
+	add := func(x *compile.Action) {
 		if x.Canonical == actionAsk { // a run begins no other
-			continue
+			return
 		}
 		if len(x.Entries) == 1 && !mcpwire.AppOf(x.Entries[0].Contribution.Definition).Model {
 			continue // a tool for the pages of its server
 		}
 		if slices.ContainsFunc(x.Entries, permitted) && (!e.cfg.ReadOnly || x.Effect() == capability.EffectRead) {
-			if t, ok := definition(agent, x); ok {
+			if t, ok := definition(agent, x); ok && !slices.ContainsFunc(out, func(o tool) bool { return o.Name == t.Name }) {
 				out = append(out, t)
 			}
+		}
+	}
+	for _, x := range shown.Direct {
+		add(x)
+	}
+	for _, name := range further[:min(len(further), maxDescribed)] {
+		x, ok := agent.Action(name)
+		if !ok {
+			x, ok = spelling.Read(agent, name)
+		}
+		if ok {
+			add(x)
 		}
 	}
 	return out, nil
@@ -180,10 +194,12 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 		case got.State == policy.ApprovalPending:
 			return nil
 		case got.State == policy.ApprovalDenied:
-			return e.store(ctx, r, result{Call: a.index, Failed: true, Text: "The call was not made: a person denied it (" + p.Approval + ")."}, nil)
+			return e.store(ctx, r, result{
+				Call: a.index, Failed: true, Text: "The call was not made: a person denied it.", Decision: got.State,
+			}, nil)
 		case got.State == policy.ApprovalExpired:
 			return e.store(ctx, r, result{
-				Call: a.index, Failed: true, Text: "The call was not made: its approval expired before a person answered it (" + p.Approval + ").",
+				Call: a.index, Failed: true, Text: "The call was not made: its approval expired before a person answered it.", Decision: got.State,
 			}, nil)
 		}
 		// The key of an idempotent call is bound to its target, which was one capability then.
@@ -207,7 +223,7 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 			return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindParked, parked{a.index, approval, reply.Capability}})
 		}
 	}
-	out := result{Call: a.index, Text: resultText(reply, failure), Failed: failure != nil, Tainted: true}
+	out := result{Call: a.index, Text: resultText(reply, failure), Failed: failure != nil, Error: failure, Tainted: true}
 	out.Done = &Done{Name: a.action.Name, Invocation: reply.Invocation, Effect: a.action.Effect(), Failed: failure != nil}
 	if entry, ok := agent.Snapshot().Capability(reply.Capability); ok {
 		out.Done.Effect, out.Done.Name = entry.Effect, entry.Name()
@@ -239,6 +255,7 @@ func (e *Engine) count(r *run) (ok bool) {
 	defer r.mu.Unlock()
 	if ok = r.row.ToolCalls < e.cfg.Budget.ToolCalls; ok {
 		r.row.ToolCalls++
+		r.used.ToolCalls++
 	}
 	return ok
 }
@@ -277,5 +294,6 @@ func cut(s string) string {
 	if len(s) <= maxResult {
 		return s
 	}
-	return text.CutBytes(s, maxResult) + fmt.Sprintf("\n[cut: the first %d of %d bytes]", maxResult, len(s))
+	kept := text.CutBytes(s, maxResult-maxCutNote)
+	return kept + fmt.Sprintf("\n[cut: the first %d of %d bytes]", len(kept), len(s))
 }

@@ -198,7 +198,7 @@ func BenchmarkParked(b *testing.B) {
 		err := journal.Save(b.Context(), agent.Run{
 			ID: fmt.Sprintf("tsk_%032d", i), Person: fmt.Sprintf("operator:p%d", i%400), Session: fmt.Sprintf("s%d", i), Gateway: "g",
 			State: agent.Waiting, Approvals: []string{id}, Created: time.Now(), Updated: time.Now(), Seq: 1,
-		}, agent.Record{Seq: 1, Kind: "started", Doc: []byte(`{}`)})
+		}, agent.Used{}, agent.Record{Seq: 1, Kind: "started", Doc: []byte(`{}`)})
 		if err != nil {
 			b.Fatalf("save: got %v, want no error", err)
 		}

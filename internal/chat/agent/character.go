@@ -56,6 +56,14 @@ func ReadCharacter(path string) (string, error) {
 	return text.ClipBytes(persona, maxPersona), nil
 }
 
+// Persona returns a character's text as it stands before [Duty].
+func Persona(character string) string {
+	if character = strings.TrimSpace(character); character != "" {
+		character += "\n\n"
+	}
+	return character
+}
+
 // personaOf returns the text of a character file.
 func personaOf(data []byte) (string, error) {
 	var c struct {

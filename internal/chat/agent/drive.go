@@ -68,9 +68,13 @@ func (e *Engine) steps(ctx context.Context, r *run, person string) error {
 			return err
 		}
 		r.mu.Lock()
-		over, open := r.conv.over(), r.conv.open()
+		over, open, fresh := r.conv.over(), r.conv.open(), r.conv.fresh()
 		r.mu.Unlock()
 		switch {
+		case fresh:
+			if err := e.compose(ctx, r, who); err != nil {
+				return err
+			}
 		case over:
 			e.finish(context.WithoutCancel(ctx), r, Completed, nil)
 			r.mu.Lock()
@@ -145,11 +149,25 @@ func (e *Engine) park(ctx context.Context, r *run) (left bool, err error) {
 
 // ask sends the conversation to the model and stores its answer.
 func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) error {
+	if err := e.compact(ctx, r); err != nil {
+		return err
+	}
 	var first []entry
 	r.mu.Lock()
+	person := r.row.Person
+	r.mu.Unlock()
+	today, err := e.spent(ctx, person)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
 	if row := r.row; len(r.conv.steps) == 0 && len(r.conv.tools) == 0 {
+		var further []string
+		if p := r.conv.planned; p != nil {
+			further = p.Tools
+		}
 		r.mu.Unlock()
-		tools, err := e.offer(row, who)
+		tools, err := e.offer(row, who, further)
 		if err != nil {
 			return err
 		}
@@ -159,8 +177,11 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		}
 	}
 	note := e.limit(r)
-	r.row.ModelCalls++
-	err := e.save(ctx, r, r.conv, append(first, entry{kindAsked, asked{Step: len(r.conv.steps), Final: note != ""}})...)
+	if note == "" && today != "" {
+		note = final(today)
+	}
+	r.asks()
+	err = e.save(ctx, r, r.conv, append(first, entry{kindAsked, asked{Step: len(r.conv.steps), Final: note != "", Note: note}})...)
 	req := r.conv.request(note != "", note)
 	r.live = liveText{seq: r.row.Seq, before: r.conv.text}
 	r.mu.Unlock()
@@ -198,6 +219,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.consumes(reply.Usage)
 	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindAnswered, doc})
 	r.live = liveText{}
 	return err
@@ -212,11 +234,20 @@ func (e *Engine) limit(r *run) string {
 		why = fmt.Sprintf("the limit of %d requests to the model is reached", e.cfg.Budget.ModelCalls)
 	case r.row.ToolCalls >= e.cfg.Budget.ToolCalls:
 		why = fmt.Sprintf("the limit of %d calls is reached", e.cfg.Budget.ToolCalls)
+	case e.cfg.Budget.Tokens > 0 && r.row.Tokens >= e.cfg.Budget.Tokens:
+		why = fmt.Sprintf("the limit of %d tokens is reached", e.cfg.Budget.Tokens)
+	case e.cfg.Budget.Cost > 0 && r.row.Cost >= e.cfg.Budget.Cost:
+		why = "the limit of the cost is reached"
 	case r.conv.repeats():
 		why = "the same call had the same result again"
 	default:
 		return ""
 	}
+	return final(why)
+}
+
+// final returns the text that requests the last answer.
+func final(why string) string {
 	return "[junctor: " + why + ", so no more calls are made. Answer now with what you have, and name what is left.]"
 }
 

@@ -10,10 +10,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
@@ -44,6 +46,7 @@ type Engine struct {
 	stop   context.CancelCauseFunc
 	work   sync.WaitGroup
 	places chan struct{}
+	items  atomic.Pointer[items]
 
 	mu     sync.Mutex
 	closed bool
@@ -63,6 +66,7 @@ type run struct {
 	again     bool
 	followers map[*Follower]struct{}
 	live      liveText
+	used      Used // that is not stored yet
 }
 
 // New returns an Engine.
@@ -277,6 +281,13 @@ func (e *Engine) taken(ctx context.Context, m Message) (bool, error) {
 // begin stores a new run. The caller holds r.mu.
 func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error) {
 	r.row.State = Failed // until it is stored
+	if why, err := e.spent(ctx, m.Person.ID); err != nil || why != "" {
+		if err == nil {
+			err = capability.Errorf(capability.CodeOverloaded, "agent", "the agent answers you again tomorrow (UTC): %s", why).
+				With("budget", "an operator raises it with agent.budget.day")
+		}
+		return nil, err
+	}
 	task, err := e.cfg.Tasks.OpenTurn(ctx, m.Person.ID, m.Session)
 	if err != nil {
 		return nil, err
@@ -453,10 +464,10 @@ func (e *Engine) save(ctx context.Context, r *run, conv *conversation, entries .
 		row.Seq++
 		records[i] = Record{Seq: row.Seq, Kind: one.kind, Time: row.Updated, Doc: doc}
 	}
-	if err := e.cfg.Journal.Save(ctx, row, records...); err != nil {
+	if err := e.cfg.Journal.Save(ctx, row, r.used, records...); err != nil {
 		return capability.AsError(err)
 	}
-	r.row = row
+	r.row, r.used = row, Used{}
 	for _, rec := range records {
 		if conv != nil {
 			if err := conv.apply(rec); err != nil {
@@ -567,6 +578,7 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 		if partial := r.live.text; partial != "" {
 			o.Text += partial
 		}
+		o.Ignored = r.conv.planned != nil && r.conv.planned.Route == eliza.RouteNone
 	}
 	for _, id := range r.row.Approvals { // of calls that are not made any more
 		if err := e.cfg.Policy.Withdraw(ctx, id); err != nil {
@@ -589,6 +601,26 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 	e.move(ctx, r.row, o)
 	r.notify(Event{ID: eventID(r.row.Seq, 1), Type: "end", Outcome: &o})
 	e.unregister(r)
+	if conv := r.conv; e.cfg.Evaluators && r.row.State == Completed && conv != nil {
+		e.later(func(ctx context.Context) { e.evaluate(ctx, r, conv, o) })
+	}
+}
+
+// later does work beside the runs, unless the server stops.
+func (e *Engine) later(do func(ctx context.Context)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.work.Go(func() {
+		select {
+		case e.places <- struct{}{}:
+			defer func() { <-e.places }()
+			do(e.ctx)
+		case <-e.ctx.Done():
+		}
+	})
 }
 
 // move sets the state of the run's task and publishes it.

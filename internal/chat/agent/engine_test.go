@@ -27,7 +27,7 @@ func TestAWaitingRunTakesNotAnyNumberOfMessages(t *testing.T) {
 	if err := journal.Save(t.Context(), agent.Run{
 		ID: "tsk_1", Person: "admin:a", Session: "s", Gateway: "g", State: agent.Waiting, Approvals: []string{"apr_1"},
 		Created: now, Updated: now, Seq: 990,
-	}); err != nil {
+	}, agent.Used{}); err != nil {
 		t.Fatalf("save: got %v, want no error", err)
 	}
 	e := opened(t, agent.Config{Journal: journal, Policy: free{}})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
@@ -25,13 +27,19 @@ type Kind string
 const (
 	kindStarted  Kind = "started"  // started
 	kindTools    Kind = "tools"    // []tool, appended to those before
+	kindPlanned  Kind = "planned"  // planned: what modules made of the message
+	kindContext  Kind = "context"  // composed: what is added to the message
 	kindAsked    Kind = "asked"    // asked: a request goes to the model
 	kindAnswered Kind = "answered" // answer: the model's answer, with the calls that will be made
 	kindParked   Kind = "parked"   // parked: a call waits for an approval
 	kindResult   Kind = "result"   // result: the result of a call
-	kindGuidance Kind = "guidance" // guidance: a message of the person while the run is under way
-	kindReplied  Kind = "replied"  // replied: the reply is stored in the conversation
-	kindEnded    Kind = "ended"    // ended
+	// kindCompacted replaces the first steps in the prompt by a summary.
+	kindCompacted Kind = "compacted" // compacted
+	kindGuidance  Kind = "guidance"  // guidance: a message of the person while the run is under way
+	kindReplied   Kind = "replied"   // replied: the reply is stored in the conversation
+	kindEnded     Kind = "ended"     // ended
+	// kindEvaluated follows the end of a run: what evaluators of modules did.
+	kindEvaluated Kind = "evaluated" // evaluated
 )
 
 type started struct {
@@ -51,9 +59,30 @@ type tool struct {
 	Schema      jsonx.Raw `json:"schema"`
 }
 
+// planned is the result of the first stage, which modules take part in.
+type planned struct {
+	Route   eliza.Route     `json:"route"`
+	Reply   string          `json:"reply,omitzero"`
+	Tools   []string        `json:"tools,omitzero"` // names of tools to offer first
+	Trace   []string        `json:"trace,omitzero"`
+	Values  jsonx.Raw       `json:"values,omitzero"` // of the fields
+	Usage   modelwire.Usage `json:"usage,omitzero"`
+	Foreign bool            `json:"foreign,omitzero"` // the reply is the text of a module
+}
+
+// composed is what the server adds to a message.
+type composed struct {
+	Marker   string    `json:"marker,omitzero"`
+	Segments []segment `json:"segments,omitzero"`
+	// Turns is the conversation as a context engine returned it, instead of that of started.
+	Turns []Turn `json:"turns,omitzero"`
+}
+
 type asked struct {
 	Step  int  `json:"step"`
 	Final bool `json:"final,omitzero"` // the model must answer without calls
+	// Note is the reason, as the model is given it.
+	Note string `json:"note,omitzero"`
 }
 
 type answer struct {
@@ -84,6 +113,10 @@ type result struct {
 	Failed  bool   `json:"failed,omitzero"`
 	Tainted bool   `json:"tainted,omitzero"`
 	Done    *Done  `json:"done,omitempty"` // nil if nothing was invoked
+	// Error is that of a call that was made; Decision is set if a person denied the call, or none
+	// decided in time.
+	Error    *capability.Error    `json:"error,omitempty"`
+	Decision policy.ApprovalState `json:"decision,omitzero"`
 }
 
 type guidance struct {
@@ -103,8 +136,11 @@ type ended struct {
 // conversation is what the records of a run amount to. Its methods are pure.
 type conversation struct {
 	started started
+	planned *planned
+	context *composed
 	tools   []tool
 	steps   []step
+	summary *compacted // of the first steps
 	// early is guidance that arrived before the model was asked for the first time.
 	early []string
 	text  string // of all answers
@@ -113,6 +149,7 @@ type conversation struct {
 	taint   bool
 	asked   int64 // number of the last request's record
 	final   bool  // the last request was the final one
+	note    string
 	message int64 // number of the stored reply
 }
 
@@ -122,6 +159,7 @@ type step struct {
 	stop     modelwire.Stop
 	calls    []call
 	guidance []string // that arrived after it
+	from, to int64    // its records
 }
 
 // call is one call of an answer.
@@ -145,6 +183,9 @@ func (c *conversation) open() bool {
 	}
 	return false
 }
+
+// fresh reports whether the message has not been prepared.
+func (c *conversation) fresh() bool { return c.context == nil && len(c.steps) == 0 && c.asked == 0 }
 
 // over reports whether the last answer is the model's last word.
 func (c *conversation) over() bool {
@@ -196,6 +237,18 @@ func (c *conversation) apply(rec Record) error {
 			return err
 		}
 		c.taint = c.started.Tainted
+	case kindPlanned:
+		var p planned
+		if err := json.Unmarshal(rec.Doc, &p); err != nil {
+			return err
+		}
+		c.planned, c.taint = &p, c.taint || p.Foreign
+	case kindContext:
+		var add composed
+		if err := json.Unmarshal(rec.Doc, &add); err != nil {
+			return err
+		}
+		c.context, c.taint = &add, c.taint || add.foreign()
 	case kindTools:
 		var more []tool
 		if err := json.Unmarshal(rec.Doc, &more); err != nil {
@@ -207,13 +260,13 @@ func (c *conversation) apply(rec Record) error {
 		if err := json.Unmarshal(rec.Doc, &a); err != nil {
 			return err
 		}
-		c.asked, c.final = rec.Seq, a.Final
+		c.asked, c.final, c.note = rec.Seq, a.Final, a.Note
 	case kindAnswered:
 		var s answer
 		if err := json.Unmarshal(rec.Doc, &s); err != nil {
 			return err
 		}
-		one := step{stop: s.Stop, message: modelwire.Message{Role: modelwire.Assistant, Form: s.Form, Raw: s.Raw}}
+		one := step{stop: s.Stop, from: rec.Seq, to: rec.Seq, message: modelwire.Message{Role: modelwire.Assistant, Form: s.Form, Raw: s.Raw}}
 		for _, b := range s.Blocks {
 			one.message.Blocks = append(one.message.Blocks, modelwire.Block{Kind: b.Kind, Text: b.Text, ID: b.ID, Name: b.Name, Input: b.Input})
 		}
@@ -243,6 +296,7 @@ func (c *conversation) apply(rec Record) error {
 			return err
 		}
 		one.result, one.parked = &r, nil
+		c.steps[len(c.steps)-1].to = rec.Seq
 		c.taint = c.taint || r.Tainted
 		if r.Done != nil {
 			c.done = append(c.done, *r.Done)
@@ -257,7 +311,16 @@ func (c *conversation) apply(rec Record) error {
 			return nil
 		}
 		last := &c.steps[len(c.steps)-1]
-		last.guidance = append(last.guidance, g.Text)
+		last.guidance, last.to = append(last.guidance, g.Text), rec.Seq
+	case kindCompacted:
+		var s compacted
+		if err := json.Unmarshal(rec.Doc, &s); err != nil {
+			return err
+		}
+		if s.Steps < 1 || s.Steps > len(c.steps) {
+			return fmt.Errorf("a summary of %d of %d steps", s.Steps, len(c.steps))
+		}
+		c.summary, c.taint = &s, c.taint || s.Foreign
 	case kindReplied:
 		var d replied
 		if err := json.Unmarshal(rec.Doc, &d); err != nil {
@@ -266,6 +329,39 @@ func (c *conversation) apply(rec Record) error {
 		c.message = d.Message
 	}
 	return nil
+}
+
+// turns returns the conversation before the run, with its message at the end.
+func (c *conversation) turns() []Turn {
+	if c.context != nil && len(c.context.Turns) > 0 {
+		return c.context.Turns
+	}
+	return c.started.Turns
+}
+
+// question returns the message that the run answers.
+func (c *conversation) question() string {
+	if n := len(c.started.Turns); n > 0 {
+		return c.started.Turns[n-1].Text
+	}
+	return ""
+}
+
+// messages returns the turns as messages. What is added to the last one stands before its text.
+func (c *conversation) messages() (out []modelwire.Message) {
+	turns := c.turns()
+	for i, t := range turns {
+		m := modelwire.Message{Role: modelwire.User}
+		if t.Assistant {
+			m.Role = modelwire.Assistant
+		}
+		if i == len(turns)-1 && c.context != nil {
+			m.Blocks = c.context.blocks()
+		}
+		m.Blocks = append(m.Blocks, modelwire.Block{Kind: modelwire.Text, Text: t.Text})
+		out = append(out, m)
+	}
+	return out
 }
 
 // request returns the request for the next answer. note, if not empty, is appended to the last
@@ -279,13 +375,7 @@ func (c *conversation) request(final bool, note string) modelwire.Request {
 		req.Choice = modelwire.MustNotCall
 	}
 	text := func(s string) modelwire.Block { return modelwire.Block{Kind: modelwire.Text, Text: s} }
-	for _, t := range c.started.Turns {
-		role := modelwire.User
-		if t.Assistant {
-			role = modelwire.Assistant
-		}
-		req.Messages = append(req.Messages, modelwire.Message{Role: role, Blocks: []modelwire.Block{text(t.Text)}})
-	}
+	req.Messages = c.messages()
 	user := func(blocks []modelwire.Block) {
 		if n := len(req.Messages) - 1; len(blocks) > 0 && n >= 0 && req.Messages[n].Role == modelwire.User {
 			req.Messages[n].Blocks = append(req.Messages[n].Blocks, blocks...)
@@ -300,7 +390,12 @@ func (c *conversation) request(final bool, note string) modelwire.Request {
 		return blocks
 	}
 	user(texts(c.early))
-	for _, s := range c.steps {
+	steps := c.steps
+	if c.summary != nil {
+		user([]modelwire.Block{c.summary.block()})
+		steps = steps[c.summary.Steps:]
+	}
+	for _, s := range steps {
 		req.Messages = append(req.Messages, s.message)
 		var blocks []modelwire.Block
 		for _, call := range s.calls {

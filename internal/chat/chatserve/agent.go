@@ -21,7 +21,12 @@ type Agent interface {
 	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[agent.Event], error)
 	Done(ctx context.Context, who capability.Principal, id string) ([]agent.Done, error)
 	Cancel(ctx context.Context, who capability.Principal, id string) error
+	Record(ctx context.Context, who capability.Principal, id string) (agent.Recording, error)
+	Usage(ctx context.Context, who capability.Principal, days int) ([]agent.Day, error)
 }
+
+// maxUsageDays is the longest time that one answer about usage covers.
+const maxUsageDays = 366
 
 // agentRun is a run of the agent in responses.
 type agentRun struct {
@@ -34,6 +39,8 @@ type agentRun struct {
 	Error      *capability.Error `json:"error,omitempty"`
 	ModelCalls int               `json:"modelCalls"`
 	ToolCalls  int               `json:"toolCalls"`
+	Tokens     int               `json:"tokens"`
+	Cost       float64           `json:"cost"`            // by the configured prices
 	Calls      []agent.Done      `json:"calls,omitempty"` // of one run: what was done, and the invocations
 	Created    time.Time         `json:"created"`
 	Updated    time.Time         `json:"updated"`
@@ -42,7 +49,7 @@ type agentRun struct {
 func runOf(r agent.Run) agentRun {
 	out := agentRun{
 		ID: r.ID, Person: r.Person, Session: r.Session, State: r.State, Approvals: r.Approvals, Error: r.Error, ModelCalls: r.ModelCalls,
-		ToolCalls: r.ToolCalls, Created: r.Created, Updated: r.Updated,
+		ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: cost(r.Cost), Created: r.Created, Updated: r.Updated,
 	}
 	if len(r.Approvals) > 0 {
 		out.Approval = r.Approvals[0]
@@ -90,6 +97,41 @@ func (s *Surface) agentRun(w http.ResponseWriter, r *http.Request, who capabilit
 	out := runOf(one)
 	out.Calls, err = s.Agent.Done(r.Context(), who, one.ID)
 	return answer(w, out, err)
+}
+
+// agentRecording returns what it takes to repeat a run offline.
+func (s *Surface) agentRecording(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	out, err := s.Agent.Record(r.Context(), who, r.PathValue("run"))
+	return answer(w, out, err)
+}
+
+// billion is the number of the smallest units of a cost in one of its currency.
+const billion = 1e9
+
+func cost(n int64) float64 { return float64(n) / billion }
+
+// agentDay is what the agent used for a person on one day.
+type agentDay struct {
+	Person     string  `json:"person"`
+	Day        string  `json:"day"`
+	ModelCalls int     `json:"modelCalls"`
+	ToolCalls  int     `json:"toolCalls"`
+	Tokens     int     `json:"tokens"`
+	Cost       float64 `json:"cost"`
+}
+
+// agentUsage lists what the agent used, by day and person.
+func (s *Surface) agentUsage(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	days, err := httpapi.Number(r, "days", 7, 1, maxUsageDays)
+	if err != nil {
+		return err
+	}
+	list, err := s.Agent.Usage(r.Context(), who, days)
+	out := make([]agentDay, len(list))
+	for i, d := range list {
+		out[i] = agentDay{d.Person, d.Day, d.ModelCalls, d.ToolCalls, d.Tokens, cost(d.Cost)}
+	}
+	return answer(w, map[string]any{"usage": out}, err)
 }
 
 func (s *Surface) agentCancel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

@@ -44,11 +44,15 @@ type Config struct {
 	Model   string
 	// Key returns the key. It is called for every call, so that a replaced key is used at
 	// once. If nil, no key is sent.
-	Key       func() (secret.Value, error)
-	MaxTokens int           // of an answer; 0 is DefaultMaxTokens
-	MaxText   int           // bytes of an answer, cut beyond; 0 is DefaultMaxText
-	Timeout   time.Duration // of a call with its retries; 0 is DefaultTimeout
-	AtOnce    int           // concurrent calls, others wait; 0 is 4
+	Key func() (secret.Value, error)
+	// Ask, if set, answers a prompt instead of a service at BaseURL. It takes no tools.
+	Ask func(ctx context.Context, prompt string, maxTokens int) (string, error)
+	// PriceIn and PriceOut are the prices of a million tokens, in thousandths of a currency.
+	PriceIn, PriceOut int
+	MaxTokens         int           // of an answer; 0 is DefaultMaxTokens
+	MaxText           int           // bytes of an answer, cut beyond; 0 is DefaultMaxText
+	Timeout           time.Duration // of a call with its retries; 0 is DefaultTimeout
+	AtOnce            int           // concurrent calls, others wait; 0 is 4
 	// Transport sends the requests; if nil, New creates one.
 	Transport http.RoundTripper
 	// Wait waits between attempts. It may be replaced in tests; nil uses a timer.
@@ -71,11 +75,14 @@ func New(cfg Config) (*Client, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args",
 			"correct the llm section of the configuration")
 	}
-	if !cfg.Form.Valid() {
+	if cfg.Ask == nil && !cfg.Form.Valid() {
 		return invalid("the kind of a model service is one of %v", modelwire.Forms())
 	}
 	if cfg.Model == "" {
 		return invalid("no model is named")
+	}
+	if cfg.Ask != nil {
+		cfg.BaseURL = "https://module.invalid" // which is never called
 	}
 	u, err := url.Parse(cfg.BaseURL)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -168,6 +175,9 @@ func (c *Client) exchange(
 	case <-ctx.Done():
 		return modelwire.Reply{}, capability.AsError(ctx.Err())
 	}
+	if c.cfg.Ask != nil {
+		return c.ask(ctx, req, emit)
+	}
 	var key secret.Value
 	if c.cfg.Key != nil {
 		var err error
@@ -180,6 +190,7 @@ func (c *Client) exchange(
 		a := &attemptOf{emit: emit}
 		reply, err := c.attempt(ctx, req, key, a)
 		if err == nil {
+			reply.Usage.Cost = int64(reply.Usage.In)*int64(c.cfg.PriceIn) + int64(reply.Usage.Out)*int64(c.cfg.PriceOut)
 			return reply, nil
 		}
 		if a.failed != nil {

@@ -1,6 +1,8 @@
 package llm_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -119,5 +121,50 @@ func TestAnExchangeHasToolsCallsAndTheServicesOwnContent(t *testing.T) {
 	})
 	if _, err := m.Exchange(t.Context(), req, nil); err != nil || !strings.Contains(s.asked()[1], message) {
 		t.Errorf("second request: %v, got %s, want it with %s", err, s.asked()[1], message)
+	}
+}
+
+// The model of a module gets one text, and its failure passes on to the next service.
+func TestAModelWithoutAServiceAnswersTexts(t *testing.T) {
+	t.Parallel()
+	var prompts []string
+	fails := false
+	asked, err := llm.New(llm.Config{Model: "TEXT_SMALL", MaxText: 10, Ask: func(_ context.Context, prompt string, _ int) (string, error) {
+		prompts = append(prompts, prompt)
+		if fails {
+			return "", errors.New("it is out of order")
+		}
+		return "a very long answer", nil
+	}})
+	if err != nil {
+		t.Fatalf("make a client: got %v, want no error", err)
+	}
+	t.Cleanup(asked.Close)
+	next := serve(t, whole)
+	other, err := llm.New(llm.Config{
+		Form: modelwire.OpenAIChat, BaseURL: next.URL + "/v1", Model: "m", Wait: immediately, Timeout: 5 * time.Second, PriceIn: 3, PriceOut: 5,
+	})
+	if err != nil {
+		t.Fatalf("make a client: got %v, want no error", err)
+	}
+	t.Cleanup(other.Close)
+	m := llm.NewModel(nil, asked, other)
+	req := modelwire.Request{System: []string{"Be brief."}, Messages: []modelwire.Message{
+		{Role: modelwire.User, Blocks: []modelwire.Block{{Kind: modelwire.Text, Text: "hello"}}},
+	}}
+	reply, err := m.Exchange(t.Context(), req, nil)
+	if got := reply.Message.Text(); got != "a very lon" || err != nil || prompts[0] != "Be brief.\n\nuser: hello\n" {
+		t.Errorf("got %q for %q and %v, want the answer cut at 10 bytes", got, prompts, err)
+	}
+	fails = true
+	if reply, err = m.Exchange(t.Context(), req, nil); err != nil || len(prompts) != 2 || reply.Message.Text() == "" {
+		t.Errorf("after a failure: got %+v and %v, want the answer of the next service", reply, err)
+	}
+	if want := int64(reply.Usage.In*3 + reply.Usage.Out*5); want == 0 || reply.Usage.Cost != want {
+		t.Errorf("the cost of %+v: got %d, want %d", reply.Usage, reply.Usage.Cost, want)
+	}
+	req.Tools = []modelwire.Tool{{Name: "t"}}
+	if _, err := llm.NewModel(nil, asked).Exchange(t.Context(), req, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
+		t.Errorf("a request with tools: got %v, want invalid_input", err)
 	}
 }

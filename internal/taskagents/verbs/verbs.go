@@ -171,6 +171,16 @@ func (s *Service) Context(ctx context.Context, by capability.Principal) (string,
 	return Context(now), nil
 }
 
+// Outlook is Context with the principal's own agents and tasks only, also for operators, who may see
+// all. It is "" for a principal without agents, tasks and open decisions.
+func (s *Service) Outlook(ctx context.Context, by capability.Principal) (string, error) {
+	now, err := (&verbs{own(s.cfg, by), s.talks}).snapshot(ctx)
+	if err != nil || len(now.Sessions)+len(now.Tasks)+len(now.Confirmations) == 0 {
+		return "", err
+	}
+	return Context(now), nil
+}
+
 // Examples returns the example calls for a principal, with the currently preferred program.
 func (s *Service) Examples(ctx context.Context, by capability.Principal) (string, error) {
 	now, err := s.of(by).snapshot(ctx)

@@ -43,6 +43,8 @@ type doc struct {
 	Error      *capability.Error `json:"error,omitzero"`
 	ModelCalls int               `json:"model_calls"`
 	ToolCalls  int               `json:"tool_calls"`
+	Tokens     int               `json:"tokens,omitzero"`
+	Cost       int64             `json:"cost,omitzero"`
 	Worked     time.Duration     `json:"worked"`
 	Seq        int64             `json:"seq"`
 	Route      *capability.Route `json:"route,omitzero"`
@@ -51,8 +53,8 @@ type doc struct {
 const columns = `id, person, session, gateway, state, created, updated, doc`
 
 // Save implements [agent.Journal].
-func (s *Store) Save(ctx context.Context, r agent.Run, records ...agent.Record) error {
-	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq, r.Route})
+func (s *Store) Save(ctx context.Context, r agent.Run, used agent.Used, records ...agent.Record) error {
+	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Tokens, r.Cost, r.Worked, r.Seq, r.Route})
 	if err != nil {
 		return err
 	}
@@ -73,8 +75,34 @@ func (s *Store) Save(ctx context.Context, r agent.Run, records ...agent.Record) 
 				return err
 			}
 		}
-		return nil
+		if used == (agent.Used{}) {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO agent_usage (person, day, model_calls, tool_calls, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (person, day) DO UPDATE SET model_calls = agent_usage.model_calls + excluded.model_calls,
+			tool_calls = agent_usage.tool_calls + excluded.tool_calls, tokens = agent_usage.tokens + excluded.tokens,
+			cost = agent_usage.cost + excluded.cost`,
+			r.Person, agent.DayOf(r.Updated), used.ModelCalls, used.ToolCalls, used.Tokens, used.Cost)
+		return err
 	})
+}
+
+// Usage implements [agent.Journal].
+func (s *Store) Usage(ctx context.Context, person, from, to string) (list []agent.Day, err error) {
+	rows, err := s.db.SQL().QueryContext(ctx, `SELECT person, day, model_calls, tool_calls, tokens, cost FROM agent_usage
+		WHERE day >= ? AND day <= ? AND (person = ? OR ? = '') ORDER BY day DESC, cost DESC, tokens DESC, person`, from, to, person, person)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d agent.Day
+		if err := rows.Scan(&d.Person, &d.Day, &d.ModelCalls, &d.ToolCalls, &d.Tokens, &d.Cost); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, rows.Err()
 }
 
 func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
@@ -89,7 +117,7 @@ func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
 	}
 	r.Created, r.Updated = time.Unix(0, created).UTC(), time.Unix(0, updated).UTC()
 	r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Worked, r.Seq = d.Approvals, d.Error, d.ModelCalls, d.ToolCalls, d.Worked, d.Seq
-	r.Route = d.Route
+	r.Route, r.Tokens, r.Cost = d.Route, d.Tokens, d.Cost
 	return r, nil
 }
 

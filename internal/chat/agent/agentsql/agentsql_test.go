@@ -34,7 +34,7 @@ func contract(t *testing.T, open func(t *testing.T) *agentsql.Store) {
 	t.Helper()
 	save := func(t *testing.T, s *agentsql.Store, r agent.Run, list ...agent.Record) {
 		t.Helper()
-		if err := s.Save(t.Context(), r, list...); err != nil {
+		if err := s.Save(t.Context(), r, agent.Used{}, list...); err != nil {
 			t.Fatalf("save %s: got %v, want no error", r.ID, err)
 		}
 	}
@@ -53,7 +53,7 @@ func contract(t *testing.T, open func(t *testing.T) *agentsql.Store) {
 		if d := cmp.Diff(append(records(1), records(2)...), list); d != "" || err != nil {
 			t.Errorf("the records (%v) differ from want (-want +got):\n%s", err, d)
 		}
-		if err := s.Save(t.Context(), r, records(2)...); err == nil {
+		if err := s.Save(t.Context(), r, agent.Used{}, records(2)...); err == nil {
 			t.Errorf("a second record with the same number: got no error, want one")
 		}
 		if _, err := s.Run(t.Context(), "tsk_9"); capability.CodeOf(err) != capability.CodeNotFound {
@@ -91,6 +91,40 @@ func contract(t *testing.T, open func(t *testing.T) *agentsql.Store) {
 			if _, _, err := s.Runs(t.Context(), agent.Query{Limit: 1, Cursor: cursor}); capability.CodeOf(err) != capability.CodeInvalidInput {
 				t.Errorf("the cursor %q: got %v, want invalid_input", cursor, err)
 			}
+		}
+	})
+	t.Run("usage is added up by person and day", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		day := func(r agent.Run, days int) agent.Run {
+			r.Updated = r.Updated.AddDate(0, 0, days)
+			return r
+		}
+		used := agent.Used{ModelCalls: 1, ToolCalls: 2, Tokens: 1 << 40, Cost: 1 << 50}
+		for _, r := range []agent.Run{
+			run("tsk_1", "agent:a", 1), run("tsk_2", "agent:a", 2), run("tsk_3", "agent:b", 3), day(run("tsk_4", "agent:a", 4), 1),
+		} {
+			if err := s.Save(t.Context(), r, used); err != nil {
+				t.Fatalf("save: got %v, want no error", err)
+			}
+		}
+		save(t, s, run("tsk_5", "agent:c", 1)) // used nothing
+		of := func(person string, day int, used agent.Used) agent.Day {
+			return agent.Day{Person: "agent:" + person, Day: fmt.Sprintf("2026-03-%02d", day), Used: used}
+		}
+		twice := agent.Used{ModelCalls: 2, ToolCalls: 4, Tokens: 2 << 40, Cost: 2 << 50}
+		for person, want := range map[string][]agent.Day{
+			"":        {of("a", 2, used), of("a", 1, twice), of("b", 1, used)},
+			"agent:a": {of("a", 2, used), of("a", 1, twice)},
+			"agent:c": nil,
+		} {
+			got, err := s.Usage(t.Context(), person, "2026-03-01", "2026-03-02")
+			if d := cmp.Diff(want, got); d != "" || err != nil {
+				t.Errorf("the usage of %q (%v) differs from want (-want +got):\n%s", person, err, d)
+			}
+		}
+		if got, err := s.Usage(t.Context(), "", "2026-02-01", "2026-02-28"); err != nil || len(got) != 0 {
+			t.Errorf("the usage of another month: got %+v and %v, want none", got, err)
 		}
 	})
 	t.Run("only ended runs are removed", func(t *testing.T) {

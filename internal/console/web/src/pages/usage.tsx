@@ -13,6 +13,15 @@ interface Row {
   refused: number;
 }
 
+interface AgentDay {
+  person: string;
+  day: string;
+  modelCalls: number;
+  toolCalls: number;
+  tokens: number;
+  cost: number;
+}
+
 const periods: [days: number, label: string][] = [
   [1, "24 hours"],
   [7, "7 days"],
@@ -35,6 +44,7 @@ export function Usage() {
       <Group by="agent" name="Agents" days={days.value} to={(r) => `/audit?user=${encodeURIComponent(r.agent ?? "")}`} />
       <Group by="tool" name="Tools" days={days.value} to={(r) => `/audit?cap=${encodeURIComponent(r.tool ?? "")}`} />
       <Group by="provider" name="Providers" days={days.value} to={(r) => `/audit?provider=${encodeURIComponent(r.provider ?? "")}`} />
+      <Model days={days.value} />
     </>
   );
 }
@@ -79,6 +89,34 @@ function Days({ days }: { days: number }) {
         );
       }}
     </Show>
+  );
+}
+
+/** What the agent used of its language model, by day and person. A server without the agent shows nothing. */
+function Model({ days }: { days: number }) {
+  const list = useLoad<{ usage: AgentDay[] }>(`/api/v1/agent/usage?days=${days}`, /^$/, 60000);
+  const usage = list.data?.usage ?? [];
+  if (usage.length === 0) return null;
+  return (
+    <>
+      <h2>
+        The agent <span class="n">by day (UTC) and person</span>
+      </h2>
+      <ul class="list" aria-label="The agent">
+        {usage.map((r) => (
+          <li key={`${r.day} ${r.person}`}>
+            <span class="row c-use">
+              <span class="clip">
+                {r.day} {visible(r.person)}
+              </span>
+              <span class="t">
+                {r.modelCalls} requests, {r.toolCalls} calls, {r.tokens} tokens{r.cost > 0 && `, cost ${r.cost.toFixed(4)}`}
+              </span>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 
