@@ -72,7 +72,7 @@ func (e *Engine) offer(row Run, who capability.Principal, further []string) ([]t
 			return
 		}
 		if len(x.Entries) == 1 && !mcpwire.AppOf(x.Entries[0].Contribution.Definition).Model {
-			continue // a tool for the pages of its server
+			return // a tool for the pages of its server
 		}
 		if slices.ContainsFunc(x.Entries, permitted) && (!e.cfg.ReadOnly || x.Effect() == capability.EffectRead) {
 			if t, ok := definition(agent, x); ok && !slices.ContainsFunc(out, func(o tool) bool { return o.Name == t.Name }) {
