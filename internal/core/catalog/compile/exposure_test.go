@@ -306,14 +306,20 @@ func TestOwnToolsAreListedOnlyIfTheyAreChosen(t *testing.T) {
 	}{
 		"fresh":       {fresh, compile.Limits{}, nil, 0},
 		"fresh, full": {fresh, compile.Limits{View: compile.ViewFull}, nil, 0},
-		"fresh, search": {fresh, compile.Limits{View: compile.ViewSearch},
-			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search"}, 2},
+		"fresh, search": {
+			fresh,
+			compile.Limits{View: compile.ViewSearch},
+			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search"},
+			2,
+		},
 		"few":          {few, compile.Limits{}, []string{"tool_000", "tool_001"}, 0},
 		"chosen":       {few, compile.Limits{Exposure: chosen}, []string{"diff.render", "tool_000", "tool_001"}, 0},
 		"chosen, full": {few, compile.Limits{View: compile.ViewFull, Exposure: chosen}, []string{"diff.render", "tool_000", "tool_001"}, 0},
 		"cut": {
-			many, compile.Limits{Exposure: catalog.Exposure{MaxDirect: 2}},
-			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search", "tool_000", "tool_001"}, 2,
+			many,
+			compile.Limits{Exposure: catalog.Exposure{MaxDirect: 2}},
+			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search", "tool_000", "tool_001"},
+			2,
 		},
 	} {
 		test.l.Own, test.l.HideOwn, test.l.ByName = own, true, true
