@@ -120,7 +120,15 @@ type Exposure struct {
 	MaxDirect      int      `json:"maxDirect,omitempty"`      // 0: 40; negative: no limit
 	MaxSchemaBytes int      `json:"maxSchemaBytes,omitempty"` // 0: 64 KiB; negative: no limit
 	Direct         []string `json:"direct,omitempty"`         // patterns that are always shown
+	// OwnTools is whether lists have the tools of junctor itself: OwnListed, OwnHidden, or "" for listed.
+	OwnTools string `json:"own,omitempty"`
 }
+
+// The values of Exposure.OwnTools.
+const (
+	OwnListed = "listed"
+	OwnHidden = "hidden" // except those that Direct names, and in views that name their module
+)
 
 // The slots of the core. A claim on any other slot is rejected.
 const (
@@ -167,6 +175,11 @@ func (s *Settings) check() error {
 	case "", NamesAlways, NamesNeeded:
 	default:
 		return bad("naming.upstreams is %s or %s, not %q", NamesAlways, NamesNeeded, s.Naming.Upstreams)
+	}
+	switch s.Exposure.OwnTools {
+	case "", OwnListed, OwnHidden:
+	default:
+		return bad("exposure.own is %s or %s, not %q", OwnListed, OwnHidden, s.Exposure.OwnTools)
 	}
 	switch s.Naming.OnCollision {
 	case "", "label", "reject":

@@ -32,6 +32,9 @@ type state struct {
 	// Upstreams is the setting in force when the server ran last.
 	Upstreams string               `json:"upstreams"`
 	Former    []catalog.FormerName `json:"former,omitempty"`
+	// OwnTools is exposure.own unless catalog.yaml has it. Homes from before the setting have none,
+	// and go on listing the tools.
+	OwnTools string `json:"own_tools,omitempty"`
 }
 
 // Config holds the dependencies of Names.
@@ -63,7 +66,7 @@ func Open(cfg Config) (*Names, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		n.state.Upstreams = catalog.NamesNeeded
 		if cfg.Fresh {
-			n.state.Upstreams = catalog.NamesAlways
+			n.state.Upstreams, n.state.OwnTools = catalog.NamesAlways, catalog.OwnHidden
 		}
 		return n, n.save(n.state)
 	case err == nil && info.Size() > maxFile:
@@ -101,6 +104,9 @@ func (n *Names) Complete(set *catalog.Settings) {
 	defer n.mu.Unlock()
 	if n.fixed = set.Naming.Upstreams != ""; !n.fixed {
 		set.Naming.Upstreams = n.state.Upstreams
+	}
+	if set.Exposure.OwnTools == "" {
+		set.Exposure.OwnTools = n.state.OwnTools
 	}
 	set.Naming.Former = slices.Clone(n.state.Former)
 }
@@ -195,7 +201,7 @@ func (n *Names) changed(renames []compile.Rename, to string) Changed {
 // caller holds mu.
 func (n *Names) change(ctx context.Context, by capability.Principal, before *catalog.Settings, after catalog.Settings) (Changed, error) {
 	out := n.changed(compile.Renames(n.catalog.Snapshot(), before, &after), after.Naming.Upstreams)
-	next := state{Upstreams: after.Naming.Upstreams, Former: n.valid()}
+	next := state{Upstreams: after.Naming.Upstreams, Former: n.valid(), OwnTools: n.state.OwnTools}
 	for _, r := range out.Renames {
 		// The name that a tool has again is not a former one.
 		next.Former = slices.DeleteFunc(next.Former, func(f catalog.FormerName) bool {

@@ -101,3 +101,28 @@ func TestDryChangeOfNamesChangesNothing(t *testing.T) {
 		t.Errorf("the file is %s, %v, want it unchanged", after, err)
 	}
 }
+
+func TestHomesThatExistedGoOnListingOwnTools(t *testing.T) {
+	for fresh, want := range map[bool]string{true: catalog.OwnHidden, false: ""} {
+		h := newHome(t)
+		n, c := h.start(fresh, "")
+		for range 2 { // also after a restart
+			if got := c.Snapshot().Settings().Exposure.OwnTools; got != want {
+				t.Errorf("fresh %v: own tools %q, want %q", fresh, got, want)
+			}
+			n, c = h.start(false, "")
+		}
+		set := catalog.Settings{Exposure: catalog.Exposure{OwnTools: catalog.OwnListed}}
+		if n.Complete(&set); set.Exposure.OwnTools != catalog.OwnListed {
+			t.Errorf("fresh %v: own tools %q, want what catalog.yaml has", fresh, set.Exposure.OwnTools)
+		}
+	}
+	h := newHome(t)
+	n, _ := h.start(true, "")
+	if _, err := n.Change(t.Context(), capability.Principal{}, catalog.NamesNeeded, false); err != nil {
+		t.Fatalf("changing the names: %v", err)
+	}
+	if _, c := h.start(false, ""); c.Snapshot().Settings().Exposure.OwnTools != catalog.OwnHidden {
+		t.Errorf("own tools after a change of names = %q, want %q", c.Snapshot().Settings().Exposure.OwnTools, catalog.OwnHidden)
+	}
+}

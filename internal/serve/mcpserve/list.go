@@ -120,8 +120,10 @@ type tool struct {
 // tools returns the exposed actions of the caller's context, ordered by name, without the
 // providers that the caller's rules deny.
 func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.Entry) bool) []tool {
+	exposure := agent.Snapshot().Settings().Exposure
 	shown, err := agent.Expose(compile.Limits{
-		View: c.view.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true, Own: serversOwn,
+		View: c.view.Exposure, Exposure: exposure, ByName: true, Own: serversOwn,
+		HideOwn: exposure.OwnTools == catalog.OwnHidden && c.who.OnBehalfOf == "" && !c.view.namesOwn(),
 	})
 	if err != nil {
 		s.cfg.Logger.Error("the catalog's exposure cannot be used", "err", err)

@@ -27,6 +27,9 @@ type View struct {
 	Dotted bool
 }
 
+// ownModule is the module of junctor's own tools.
+const ownModule = "core"
+
 // wireLimit is the longest tool name unless the view sets another limit.
 const wireLimit = 48
 
@@ -57,6 +60,9 @@ func (v View) Within() func(extension string) bool {
 	}
 	return v.has
 }
+
+// namesOwn reports whether the view names the module of junctor's own tools, and so lists them.
+func (v View) namesOwn() bool { return len(v.Modules) > 0 && v.has(ownModule) }
 
 func (v View) has(extension string) bool {
 	for _, glob := range v.Modules {

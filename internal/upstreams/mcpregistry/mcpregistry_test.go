@@ -242,9 +242,14 @@ func TestInputsAreChecked(t *testing.T) {
 		{"type":"positional","valueHint":"dir","format":"filepath","isRequired":true}],
 		"environmentVariables":[{"name":"KEY","isSecret":true}]`)))
 	for _, req := range []mcpregistry.Request{
-		{Inputs: map[string][]string{"--port": {"x"}}}, {Inputs: map[string][]string{"--mode": {"c"}}}, {Inputs: map[string][]string{"dir": {"a"}}},
-		{Inputs: map[string][]string{"KEY": {"plain"}}}, {Secrets: map[string]string{"dir": "s"}}, {Inputs: map[string][]string{"none": {"x"}}},
-		{Inputs: map[string][]string{"--port": {"1", "2"}}}, {Inputs: map[string][]string{"dir": {"/a\nb"}}},
+		{Inputs: map[string][]string{"--port": {"x"}}},
+		{Inputs: map[string][]string{"--mode": {"c"}}},
+		{Inputs: map[string][]string{"dir": {"a"}}},
+		{Inputs: map[string][]string{"KEY": {"plain"}}},
+		{Secrets: map[string]string{"dir": "s"}},
+		{Inputs: map[string][]string{"none": {"x"}}},
+		{Inputs: map[string][]string{"--port": {"1", "2"}}},
+		{Inputs: map[string][]string{"dir": {"/a\nb"}}},
 	} {
 		req.Name = "a.example/x"
 		_, err := c.Plan(t.Context(), req)

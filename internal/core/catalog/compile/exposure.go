@@ -51,6 +51,9 @@ type Limits struct {
 	// the operator added. Then a list that is cut has the tools of the operator's providers
 	// first, the same number of each provider, and own ones if there is room.
 	Own func(*catalog.Entry) bool
+	// HideOwn leaves own tools out, except those that the operator's patterns name. The search tools
+	// are then listed only if the list is cut. It requires Own.
+	HideOwn bool
 }
 
 // Exposure is the listed part of one agent catalog, and the number of actions left to search.
@@ -74,12 +77,18 @@ func (x *Exposure) Shows(name string) bool {
 // have wildcards or prefixes and for ViewFull. A malformed pattern is an error.
 func (a *Agent) Expose(l Limits) (*Exposure, error) {
 	e := exposing{agent: a, limits: l, chosen: make(map[string]*Action), callers: callers(a)}
+	if l.HideOwn && l.View != ViewSearch { // which finds all of them
+		e.hideOwn()
+	}
 	switch l.View {
 	case ViewFull:
 		for x := range a.Actions() {
-			if !e.callers[x.Name] {
+			if !e.callers[x.Name] && !e.hidden[x.Name] {
 				e.chosen[x.Name] = x
 			}
+		}
+		if err := e.patterns(); err != nil && l.HideOwn {
+			return nil, err
 		}
 	case ViewSearch:
 		e.family(ActionSearch, ActionDescribe)
@@ -110,7 +119,37 @@ type exposing struct {
 	limits  Limits
 	chosen  map[string]*Action
 	callers map[string]bool // listed only if actions are deferred
+	hidden  map[string]bool // own tools that are left out, unless a pattern names them
 	bytes   int
+}
+
+// hideOwn finds the tools that only have own entries.
+func (e *exposing) hideOwn() {
+	e.hidden = make(map[string]bool)
+	snap := e.agent.Snapshot()
+	for m := range snap.Modules() {
+		for _, entry := range snap.ModuleEntries(m.Extension) {
+			if !e.limits.Own(entry) {
+				break // all entries of a module have one origin
+			}
+			name, _, ok := e.agent.NameOf(entry, snap.Settings().Declared(entry))
+			x, listed := e.agent.Action(name)
+			if ok && listed && !e.callers[name] && !slices.ContainsFunc(x.Entries, func(o *catalog.Entry) bool { return !e.limits.Own(o) }) {
+				e.hidden[name] = true
+			}
+		}
+	}
+}
+
+// deferred returns the number of actions that are neither listed nor hidden.
+func (e *exposing) deferred() int {
+	n := e.agent.Len() - len(e.callers) - len(e.chosen)
+	for name := range e.hidden {
+		if e.chosen[name] == nil {
+			n--
+		}
+	}
+	return n
 }
 
 func (e *exposing) add(x *Action) {
@@ -164,7 +203,15 @@ func (e *exposing) hybrid() error {
 // providersFirst adds the search tools and the operator's patterns, then the tools of the
 // operator's providers in turn, and at last the server's own.
 func (e *exposing) providersFirst() error {
-	e.family(ActionSearch, ActionDescribe)
+	if e.limits.HideOwn {
+		defer func() {
+			if e.deferred() > 0 {
+				e.family(ActionSearch, ActionDescribe)
+			}
+		}()
+	} else {
+		e.family(ActionSearch, ActionDescribe)
+	}
 	if err := e.patterns(); err != nil {
 		return err
 	}
@@ -220,6 +267,9 @@ func (e *exposing) providersFirst() error {
 		queues = rest
 	}
 	for _, x := range own {
+		if e.hidden[x.Name] {
+			continue
+		}
 		if _, full := take(x); full {
 			return nil
 		}
@@ -269,7 +319,7 @@ func matchesAny(patterns []rules.Pattern, f rules.Facts) bool {
 
 // done returns the exposure of the chosen actions, sorted by name.
 func (e *exposing) done() *Exposure {
-	out := &Exposure{View: e.limits.View, Deferred: e.agent.Len() - len(e.callers) - len(e.chosen)}
+	out := &Exposure{View: e.limits.View, Deferred: e.deferred()}
 	if e.limits.ByName && out.Deferred > 0 {
 		for name := range e.callers {
 			e.chosen[name], _ = e.agent.Action(name)

@@ -283,3 +283,50 @@ func TestACutListHasToolsOfEveryProviderBeforeOwnOnes(t *testing.T) {
 		t.Errorf("tools by provider in 100 KiB = %v, want both of mcp.z and none of mcp.a", got)
 	}
 }
+
+// TestOwnToolsAreListedOnlyIfTheyAreChosen holds what a list has with HideOwn.
+func TestOwnToolsAreListedOnlyIfTheyAreChosen(t *testing.T) {
+	t.Parallel()
+	own := func(e *catalog.Entry) bool { return e.Module.Extension == core().Extension }
+	withOwn := core()
+	for _, action := range []capability.Action{"diff.render", "session.status"} {
+		withOwn.Contributions = append(withOwn.Contributions, capability.Contribution{
+			ID: string(action), Kind: "capability.agent-tool", Action: action, Provider: capability.NewProviderKey("own", "core", "default"),
+		})
+	}
+	fresh := agent(t, catalog.Settings{}, capability.Context{}, withOwn)
+	few := agent(t, catalog.Settings{}, capability.Context{}, withOwn, tools("mcp.x", 2))
+	many := agent(t, catalog.Settings{}, capability.Context{}, withOwn, tools("mcp.x", 4))
+	chosen := catalog.Exposure{Direct: []string{"diff.*"}}
+	for name, test := range map[string]struct {
+		of   *compile.Agent
+		l    compile.Limits
+		want []string
+		left int
+	}{
+		"fresh":       {fresh, compile.Limits{}, nil, 0},
+		"fresh, full": {fresh, compile.Limits{View: compile.ViewFull}, nil, 0},
+		"fresh, search": {
+			fresh,
+			compile.Limits{View: compile.ViewSearch},
+			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search"},
+			2,
+		},
+		"few":          {few, compile.Limits{}, []string{"tool_000", "tool_001"}, 0},
+		"chosen":       {few, compile.Limits{Exposure: chosen}, []string{"diff.render", "tool_000", "tool_001"}, 0},
+		"chosen, full": {few, compile.Limits{View: compile.ViewFull, Exposure: chosen}, []string{"diff.render", "tool_000", "tool_001"}, 0},
+		"cut": {
+			many,
+			compile.Limits{Exposure: catalog.Exposure{MaxDirect: 2}},
+			[]string{"catalog.call", "catalog.callRead", "catalog.describe", "catalog.search", "tool_000", "tool_001"},
+			2,
+		},
+	} {
+		test.l.Own, test.l.HideOwn, test.l.ByName = own, true, true
+		names, left := shown(t, test.of, test.l)
+		slices.Sort(names)
+		if d := cmp.Diff(test.want, names); d != "" || left != test.left {
+			t.Errorf("%s: %d left, want %d (-want +got):\n%s", name, left, test.left, d)
+		}
+	}
+}
