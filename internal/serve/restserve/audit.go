@@ -149,8 +149,6 @@ func parseTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// auditVerify verifies the hash chain of the audit log and appends a record of the caller
-// and the result.
 // arguments answers with the kept arguments of a call, and records who has read them.
 func (s *Surface) arguments(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	kept, err := s.Log.Arguments(r.Context(), who, r.PathValue("run"))
@@ -162,6 +160,8 @@ func (s *Surface) removeArguments(w http.ResponseWriter, r *http.Request, who ca
 	return httpapi.Answer(w, map[string]any{"removed": run}, s.Log.RemoveArguments(r.Context(), who, run))
 }
 
+// auditVerify verifies the hash chain of the audit log and appends a record of the caller
+// and the result.
 func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	report, err := s.Log.Verify(r.Context())
 	if err != nil {

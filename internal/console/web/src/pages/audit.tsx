@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { get } from "../api";
 import { go, here, href } from "../route";
 import { toolOf } from "../approval";
@@ -146,6 +147,10 @@ export function AuditRecord(p: { seq: string }) {
   const one = useLoad<{ records: Row[] }>(path, /^$/, 60000);
   const run = one.data?.records[0]?.metadata?.run_id;
   const trail = useLoad<{ records: Row[] }>(run ? `/api/v1/audit?run=${encodeURIComponent(run)}&limit=200` : null, /^$/, 60000);
+  const kept = useSignal<unknown>(undefined);
+  useEffect(() => {
+    kept.value = undefined;
+  }, [run]);
   return (
     <Show of={one}>
       {({ records }) => {
@@ -179,6 +184,20 @@ export function AuditRecord(p: { seq: string }) {
                         </li>
                       ))}
                     </ul>
+                  </>
+                )}
+                {run && (
+                  <>
+                    <h2>Its arguments</h2>
+                    <p class="btns">
+                      <Act do={() => get(`/api/v1/audit/arguments/${encodeURIComponent(run)}`).then((v) => (kept.value = v))}>Show the arguments</Act>
+                      <span class="who">They are kept if audit.arguments is set. Who reads them is recorded.</span>
+                    </p>
+                    {kept.value !== undefined && (
+                      <div class="code">
+                        <pre tabIndex={0}>{json(kept.value)}</pre>
+                      </div>
+                    )}
                   </>
                 )}
                 <h2>The record</h2>
