@@ -144,6 +144,7 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	operator := func(h httpapi.Handler) http.Handler {
 		return s.cfg.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
 	}
+	mux.Handle("GET /api/v1/attention", operator(s.showAttention))
 	mux.Handle("POST /api/v1/console/codes", operator(s.newCode))
 	mux.Handle("GET /api/v1/console/sessions", operator(s.listSessions))
 	mux.Handle("DELETE /api/v1/console/sessions/{id}", operator(s.endSession))

@@ -421,3 +421,40 @@ func TestPeopleWithoutAPasskeyCanBeKeptFromDecisions(t *testing.T) {
 		t.Errorf("an agent lists passkeys: got %v, want denied", err)
 	}
 }
+
+func TestAttentionCountsWhatWaits(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := n.signIn(t)
+	type counts struct{ Approvals, Questions, Definitions, Total int }
+	var got counts
+	if status := b.send(http.MethodGet, "/api/v1/attention", "", &got); status != http.StatusOK || got != (counts{}) {
+		t.Errorf("at first: status %d, %+v, want 200 and nothing", status, got)
+	}
+	call := map[string]any{"target": "fs.writeText", "input": map[string]any{"path": "a.txt", "text": "x"}}
+	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil); capability.CodeOf(err) != capability.CodeApprovalRequired {
+		t.Fatalf("a call that waits: got %v, want %s", err, capability.CodeApprovalRequired)
+	}
+	if status := b.send(http.MethodGet, "/api/v1/attention", "", &got); status != http.StatusOK || got != (counts{Approvals: 1, Total: 1}) {
+		t.Errorf("with an approval: status %d, %+v, want 200 and one approval", status, got)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/api/v1/attention", nil)
+	if err != nil {
+		t.Fatalf("making the request: %v", err)
+	}
+	req.Header.Set("Junctor-Console", b.secret)
+	for _, want := range []int{http.StatusOK, http.StatusNotModified} {
+		resp, err := b.client.Do(req)
+		if err != nil {
+			t.Fatalf("sending the request: %v", err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with If-None-Match %s: status %d, want %d", req.Header.Get("If-None-Match"), resp.StatusCode, want)
+		}
+		req.Header.Set("If-None-Match", resp.Header.Get("ETag"))
+	}
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/attention", nil, nil); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("as an agent: got %v, want %s", err, capability.CodeDenied)
+	}
+}

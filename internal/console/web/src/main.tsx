@@ -7,9 +7,7 @@ import { followClicks, renew, signedOut } from "./notify";
 import { sign } from "./passkey";
 import { go, here, href } from "./route";
 import { ago, useLoad, visible } from "./ui";
-import { pendingPath } from "./approval";
 import { Approvals, ApprovalPage } from "./pages/approvals";
-import { topics } from "./pages/answers";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
 import { Channels } from "./pages/channels";
@@ -219,8 +217,8 @@ function Live() {
 
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
-  const approvals = useLoad<{ approvals: any[] }>(pendingPath, topics);
-  const waiting = approvals.data?.approvals.length ?? 0;
+  const attention = useLoad<{ approvals: number; total: number }>("/api/v1/attention", /^(approval|confirmation|grant|task|agent|upstream|catalog)\./);
+  const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
   useEffect(() => {
@@ -298,7 +296,8 @@ function Shell(p: { who: string }) {
             {x.group && <h2>{x.group}</h2>}
             <a key={x.path} href={href(x.path)} aria-current={x === current ? "page" : undefined} title={x.key ? `g ${x.key}` : undefined}>
               {x.name}
-              {(x.path === "/approvals" || x.path === "/") && waiting > 0 && <span class="n wait">{waiting}</span>}
+              {x.path === "/" && waiting > 0 && <span class="n wait">{waiting}</span>}
+              {x.path === "/approvals" && (attention.data?.approvals ?? 0) > 0 && <span class="n wait">{attention.data?.approvals}</span>}
             </a>
           </>
         ))}
