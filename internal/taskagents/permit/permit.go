@@ -78,10 +78,22 @@ func Judge(r Request) Decision {
 		if !ok {
 			return d.with(Ask, "unreadable", "It cannot be told what would be run.")
 		}
+		dir, ok := dirOfCommand(r.Input)
+		if !ok {
+			return d.with(Ask, "unreadable", "It cannot be told in which folder the command would run.")
+		}
+		if dir != "" {
+			if why := r.refused(dir); why != "" {
+				return d.with(Deny, "path", why)
+			}
+			if dir = real(r.absolute(dir)); dir != r.Workdir {
+				r.at = dir
+			}
+		}
 		if why := r.command(command); why != "" {
 			return d.with(Deny, "command", why)
 		}
-		if verdict == programs.Ask && r.reads(command, cwdOf(r.Input)) {
+		if verdict == programs.Ask && r.reads(command) {
 			d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
 		}
 	}
@@ -221,16 +233,23 @@ func pathsOf(input json.RawMessage) (paths []string, ok bool) {
 	return paths, true
 }
 
-// cwdOf returns the directory in which a command runs, or "".
-func cwdOf(input json.RawMessage) string {
-	var in struct {
-		Cwd     string `json:"cwd"`
-		Workdir string `json:"workdir"`
+// dirOfCommand returns the folder in which the input of a tool lets a command run, or "" for the
+// default. ok is false if the input is not an object, or names a folder that is not text, or two.
+func dirOfCommand(input json.RawMessage) (dir string, ok bool) {
+	var object map[string]json.RawMessage
+	if jsonx.Unmarshal(input, &object) != nil {
+		return "", len(input) == 0
 	}
-	if jsonx.Unmarshal(input, &in) != nil {
-		return "?" // not absolute, so no command counts as reading
+	for _, name := range []string{"cwd", "workdir", "dir_path", "directory"} {
+		var text string
+		if raw, there := object[name]; there && string(raw) != "null" {
+			if jsonx.Unmarshal(raw, &text) != nil || text != "" && dir != "" && text != dir {
+				return "", false
+			}
+			dir = cmp.Or(text, dir)
+		}
 	}
-	return cmp.Or(in.Cwd, in.Workdir)
+	return dir, true
 }
 
 // patched returns the files that a patch in Codex's format names.

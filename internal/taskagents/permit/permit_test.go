@@ -200,3 +200,35 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
+
+func TestTheFolderOfACommandCounts(t *testing.T) {
+	r, base := place(t)
+	for _, tt := range []struct {
+		name   string
+		preset programs.Preset
+		tool   string
+		input  map[string]any
+		want   permit.Effect
+	}{
+		{"elsewhere", programs.Autonomous, "Bash", map[string]any{"command": "rm a/b", "workdir": base + "/home"}, permit.Deny},
+		{"elsewhere, as Gemini names it", programs.Autonomous, "run_shell_command", map[string]any{"command": "rm a", "dir_path": "../home"}, permit.Deny},
+		{"elsewhere, read only", programs.Standard, "run_shell_command", map[string]any{"command": "cat x", "dir_path": base + "/home"}, permit.Deny},
+		{"by a link", programs.Autonomous, "Bash", map[string]any{"command": "ls", "cwd": "out"}, permit.Deny},
+		{"with credentials", programs.Autonomous, "Bash", map[string]any{"command": "cat id", "cwd": base + "/home/.ssh"}, permit.Deny},
+		{"from a folder inside, up and out", programs.Autonomous, "Bash", map[string]any{"command": "rm ../../x", "cwd": "src"}, permit.Deny},
+		{"from a folder inside, up", programs.Autonomous, "Bash", map[string]any{"command": "rm ../x", "cwd": "src"}, permit.Allow},
+		{"a folder inside", programs.Autonomous, "Bash", map[string]any{"command": "rm x", "directory": "src"}, permit.Allow},
+		{"a further folder", programs.Standard, "Bash", map[string]any{"command": "cat x", "cwd": base + "/common"}, permit.Allow},
+		{"two folders", programs.Autonomous, "Bash", map[string]any{"command": "ls", "cwd": "src", "workdir": base + "/home"}, permit.Ask},
+		{"not a text", programs.Autonomous, "Bash", map[string]any{"command": "ls", "cwd": 7}, permit.Ask},
+		{"none", programs.Autonomous, "Bash", map[string]any{"command": "ls", "cwd": nil}, permit.Allow},
+	} {
+		r.Preset, r.Framework = tt.preset, programs.Claude
+		if tt.tool == "run_shell_command" {
+			r.Framework = programs.Gemini
+		}
+		if d := judge(r, tt.tool, tt.input); d.Effect != tt.want {
+			t.Errorf("%s: got %s (%s), want %s", tt.name, d.Effect, d.Reason, tt.want)
+		}
+	}
+}

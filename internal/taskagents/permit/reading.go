@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,19 +16,8 @@ var onlyLines = regexp.MustCompile(`^[0-9]+(,([0-9]+|\$))?p$`)
 
 // reads reports whether a command only reads files in the agent's folders, because
 // programs read files by commands. A few commands and forms are listed; any other counts as one
-// that changes something. dir is the directory in which the command runs; "" is the working
-// directory.
-func (r *Request) reads(text, dir string) bool {
-	before := r.at
-	defer func() { r.at = before }()
-	if dir != "" {
-		if !filepath.IsAbs(dir) || !r.inside(dir) {
-			return false
-		}
-		r.at = dir
-	}
-	return r.readsScript(text, 0)
-}
+// that changes something.
+func (r *Request) reads(text string) bool { return r.readsScript(text, 0) }
 
 func (r *Request) readsScript(text string, depth int) bool {
 	if len(text) > maxCommand || depth > maxReading {
