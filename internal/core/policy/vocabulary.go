@@ -94,7 +94,7 @@ func vocabularyOf(id string, p *cedar.Policy) (vocabulary, error) {
 	for _, part := range []string{"principal", "action", "resource"} {
 		s.scope(part, doc[part])
 	}
-	s.walk(id, doc)
+	s.collect(id, doc)
 	groups := slices.ContainsFunc(s.names, func(n Name) bool { return n.Type == "Tool" || n.Type == "Server" })
 	if _, approval := p.Annotations()["approval"]; !groups && !approval {
 		s.policy = p // the usual case; decoding the JSON form again takes most of the time
@@ -198,12 +198,14 @@ func isGroupValue(node any) bool {
 	return isGroup(entity)
 }
 
-// walk collects the names in a decoded JSON form of the rule.
-func (s *vocabulary) walk(id string, node any) {
+// collect appends the actions, modules, servers and tools that node mentions to s.names, and sets
+// s.fault, unless set, to the first role, type or attribute that no request has. node is a part of
+// the decoded JSON form of the rule id.
+func (s *vocabulary) collect(id string, node any) {
 	switch n := node.(type) {
 	case []any:
 		for _, x := range n {
-			s.walk(id, x)
+			s.collect(id, x)
 		}
 	case map[string]any:
 		kind, typed := n["type"].(string)
@@ -221,7 +223,7 @@ func (s *vocabulary) walk(id string, node any) {
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(n)) { // the same fault each time
-			s.walk(id, n[key])
+			s.collect(id, n[key])
 		}
 	}
 }

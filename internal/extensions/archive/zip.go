@@ -12,8 +12,10 @@ import (
 	"strings"
 )
 
-// ReadZip reads the directory of a zip file of the given size and checks every name. It
-// decompresses nothing. r must stay readable as long as the tree is used.
+// ReadZip reads the directory of a zip file of the given size, and refuses one with too many
+// members, an unsafe or ambiguous name, or a directory that two readers could read differently.
+// Decompressed sizes are checked on extraction only. Files are read from r later, so r must stay
+// readable as long as the tree is used.
 func ReadZip(r io.ReaderAt, size int64) (*Tree, error) {
 	if size > MaxBytes {
 		return nil, large("the archive has more than %d bytes", MaxBytes)

@@ -86,8 +86,9 @@ func PermissionsEffect(names []string) capability.Effect {
 	return effect
 }
 
-// CanonicalPermissions replaces aliases with names, removes duplicates and sorts in the
-// order of the table. unknown is the first name that is not a permission, or "".
+// CanonicalPermissions returns the permissions that names and aliases stand for, each once and in
+// the order of the table. If a name is not a permission, list is nil and unknown is the first such
+// name.
 func CanonicalPermissions(names []string) (list []string, unknown string) {
 	for _, name := range names {
 		if _, ok := LookupPermission(name); !ok {

@@ -280,7 +280,7 @@ func (c *checker) fields(s *Step) error {
 		if s.Target == "" {
 			return bad(ReasonPlan, "a download needs a target")
 		}
-		if err := digest(s.SHA256); err != nil {
+		if err := checkSHA256(s.SHA256); err != nil {
 			return err
 		}
 		if s.SHA256 == "" {
@@ -320,9 +320,9 @@ func (c *checker) fields(s *Step) error {
 	return nil
 }
 
-// digest checks the form of a SHA-256. A malformed one is an error, because a skipped
-// comparison would accept any file.
-func digest(sum string) error {
+// checkSHA256 returns an error unless sum is empty or 64 lower-case hex digits that are not all
+// the same. It finds a placeholder when the plan is read, before anything is downloaded.
+func checkSHA256(sum string) error {
 	if sum == "" {
 		return nil
 	}

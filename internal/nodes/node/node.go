@@ -203,7 +203,9 @@ func (n *Node) current() Status {
 	return s
 }
 
-// set changes the status and calls Config.Changed.
+// set applies change with mu held, renews Since if the state changed, and calls Config.Changed
+// with a copy after mu is released. Calls run one at a time, so that Changed sees every change in
+// order; neither function may call set.
 func (n *Node) set(change func(s *Status)) {
 	n.told <- struct{}{}
 	defer func() { <-n.told }()

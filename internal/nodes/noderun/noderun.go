@@ -141,8 +141,9 @@ func (p *Process) Answer(id, decision, by string) error {
 	return p.asked.answer(id, decision, by)
 }
 
-// Run serves until ctx ends, or the node drains, leaves or is stopped by its gateway.
-// Errors are those of device.Run.
+// Run serves calls and the control socket until ctx ends, the node drains (by its own or the
+// gateway's order) or it leaves, and then closes p; it may be called once. Errors are those of
+// device.Run and those of the socket.
 func (p *Process) Run(ctx context.Context) error {
 	defer p.code.Close()
 	defer p.device.Close()

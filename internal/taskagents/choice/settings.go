@@ -167,11 +167,12 @@ func (s *Settings) Now() SettingValues {
 	case err == nil:
 		s.last, s.fault = v, ""
 	}
-	return s.set.over(s.last)
+	return s.set.applyTo(s.last)
 }
 
-// over returns v overridden by c.
-func (c *SettingsChange) over(v SettingValues) SettingValues {
+// applyTo returns a copy of v in which the members that are set in c replace those of v, for Models
+// each name by itself. c must have been checked by with.
+func (c *SettingsChange) applyTo(v SettingValues) SettingValues {
 	if c.DefaultType != nil {
 		v.DefaultType, _ = programs.Normalise(*c.DefaultType) // "none" names no program
 	}

@@ -42,7 +42,8 @@ func (l *httpLink) begin(renewed bool) {
 	}
 }
 
-// standalone keeps the GET stream of a legacy session open. After a gap all lists count as
+// standalone keeps the GET stream of a legacy session open until the link ends, the server has no
+// such stream, or the session is lost, which starts its renewal. After a gap all lists count as
 // changed, because notifications may have been lost.
 func (l *httpLink) standalone() {
 	last, gap := "", false

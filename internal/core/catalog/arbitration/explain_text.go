@@ -155,7 +155,7 @@ func (x *Explanation) explicit(st *ExplainedStep) string {
 	case st.Outcome == "failed":
 		return fmt.Sprintf("The call asks for %s, and that cannot be had%s.", asked, untried(st))
 	}
-	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, number(st.Out), tail(st.Rejected))
+	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, howMany(st.Out), tail(st.Rejected))
 }
 
 // bound describes step 2 or 3, the binding of the session or the conversation.
@@ -187,7 +187,7 @@ func (x *Explanation) support(st *ExplainedStep) string {
 	case st.Outcome == "kept":
 		return "All of them can do it now" + fallen + "."
 	}
-	return fmt.Sprintf("%s can do it now%s.", capital(number(st.Out)), fallen)
+	return fmt.Sprintf("%s can do it now%s.", capital(howMany(st.Out)), fallen)
 }
 
 func (x *Explanation) forced(st *ExplainedStep) string {
@@ -213,10 +213,12 @@ func (x *Explanation) rank(st *ExplainedStep) string {
 	case st.Outcome == "selected":
 		return fmt.Sprintf("%s has the highest rank, %s: %s.", x.selected(), st.Evidence["rank"], chosen(st))
 	}
-	return fmt.Sprintf("%s share the highest rank, %s%s.", capital(number(st.Out)), st.Evidence["rank"], tail(st.Rejected))
+	return fmt.Sprintf("%s share the highest rank, %s%s.", capital(howMany(st.Out)), st.Evidence["rank"], tail(st.Rejected))
 }
 
-func number(n *int) string {
+// howMany returns the number of candidates that a step left, as the subject of a sentence:
+// "one of them", "3 of them", or "some" if n is nil.
+func howMany(n *int) string {
 	switch {
 	case n == nil:
 		return "some"

@@ -1,0 +1,165 @@
+import { useSignal } from "@preact/signals";
+import { post, remove } from "../api";
+import { add, offered } from "../passkey";
+import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
+
+function Passkeys() {
+  const passkeys = useLoad<{ passkeys: any[] }>("/api/v1/console/passkeys", /^passkey\./);
+  const name = useSignal("");
+  return (
+    <>
+      <h2>
+        Passkeys <span class="n">with one, you confirm dangerous decisions by touching it, and no code is taken</span>
+      </h2>
+      {offered() && (
+        <div class="bar">
+          <input aria-label="Name of a new passkey" placeholder="name, such as laptop" maxLength={60} value={name.value} onInput={(e) => (name.value = e.currentTarget.value)} />
+          <Act do={async () => (await add(name.value), (name.value = ""), passkeys.reload())}>Add a passkey</Act>
+        </div>
+      )}
+      <Show of={passkeys}>
+        {({ passkeys: list }) =>
+          list.length === 0 ? (
+            <Empty>{offered() ? "No passkey was added." : "This browser offers no passkeys here."}</Empty>
+          ) : (
+            <ul class="list" aria-label="Passkeys">
+              {list.map((p) => (
+                <li class="row c-four" key={p.id}>
+                  <b class="clip">{visible(p.name || p.id)}</b>
+                  <span class="m clip">{visible(p.principal)}</span>
+                  <Ago at={p.created} />
+                  <Act kind="d" do={() => (confirm(`Remove the passkey ${p.name || p.id}?`) ? remove(`/api/v1/console/passkeys/${p.id}`).then(passkeys.reload) : Promise.resolve())}>
+                    Remove
+                  </Act>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Show>
+    </>
+  );
+}
+
+export function Access() {
+  const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
+  const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./);
+  const rules = useLoad<{ rules: any[] }>("/api/v1/policy", /^policy\./);
+  const sessions = useLoad<{ sessions: any[] }>("/api/v1/console/sessions", /^session\./);
+  const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
+  const made = useSignal<{ name: string; token: string } | null>(null);
+  const name = useSignal("");
+  const live = (t: any) => !t.revoked && (!t.expires || Date.parse(t.expires) > Date.now());
+  return (
+    <>
+      <Title sub="Who may do what: tokens, grants, rules, secrets and browsers.">Access</Title>
+      <h2>Tokens</h2>
+      <div class="bar">
+        <input aria-label="Name of a new agent token" placeholder="name, such as codex" value={name.value} onInput={(e) => (name.value = e.currentTarget.value)} />
+        <Act do={async () => ((made.value = await post("/api/v1/tokens", { role: "agent", name: name.value })), (name.value = ""), tokens.reload())}>Create an agent token</Act>
+      </div>
+      {made.value && (
+        <p class="note">
+          The token of {visible(made.value.name)}, shown this once: <span class="m">{made.value.token}</span>
+        </p>
+      )}
+      <Show of={tokens}>
+        {({ tokens: list }) => (
+          <ul class="list">
+            {list.filter(live).map((t) => (
+              <li class="row c-four" key={t.id}>
+                <b class="clip">
+                  {t.role}:{visible(t.name)}
+                </b>
+                <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
+                <Ago at={t.created} />
+                <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? Its next request is refused.`) ? remove(`/api/v1/tokens/${t.id}`).then(tokens.reload) : Promise.resolve())}>
+                  Revoke
+                </Act>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Show>
+      <Passkeys />
+      <h2>Grants</h2>
+      <Show of={grants}>
+        {({ grants: list }) => {
+          const standing = list.filter((g) => !g.revoked);
+          return standing.length === 0 ? (
+            <Empty>No approval was given for longer than once.</Empty>
+          ) : (
+            <ul class="list">
+              {standing.map((g) => (
+                <li class="row c-four" key={g.id}>
+                  <b class="clip">{visible(g.principal || g.role)}</b>
+                  <span class="m clip">{visible(g.action || g.module)}</span>
+                  <span class="who opt">{g.expires ? `until ${new Date(g.expires).toLocaleString()}` : visible(g.scope)}</span>
+                  <Act kind="d" do={() => remove(`/api/v1/grants/${g.id}`).then(grants.reload)}>
+                    Revoke
+                  </Act>
+                </li>
+              ))}
+            </ul>
+          );
+        }}
+      </Show>
+      <h2>
+        Rules <span class="n">change them with junctor policy, or in the policy folder</span>
+      </h2>
+      <Show of={rules}>
+        {({ rules: list }) => (
+          <>
+            {list.map((r) => (
+              <div class="code" key={`${r.file}:${r.line}`}>
+                <div class="h">
+                  <span>
+                    <Tag is={r.effect === "forbid" ? "bad" : r.approval ? "wait" : "ok"}>{r.effect === "forbid" ? "forbids" : r.approval ? "asks first" : "allows"}</Tag> {visible(r.id)}
+                  </span>
+                  <span class="m">
+                    {visible(r.file)}:{r.line}
+                  </span>
+                </div>
+                <pre tabIndex={0}>{visible(r.text)}</pre>
+              </div>
+            ))}
+          </>
+        )}
+      </Show>
+      <h2>Secrets</h2>
+      <Show of={secrets}>
+        {({ secrets: list }) =>
+          list.length === 0 ? (
+            <Empty command="junctor secrets set NAME">No secret is stored.</Empty>
+          ) : (
+            <ul class="list">
+              {list.map((s) => (
+                <li class="row c-flat" key={s.name}>
+                  <Tag>secret</Tag>
+                  <b>{visible(s.name)}</b>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Show>
+      <h2>Browsers</h2>
+      <Show of={sessions}>
+        {({ sessions: list }) => (
+          <ul class="list">
+            {list.map((s) => (
+              <li class="row c-four" key={s.id}>
+                <b class="clip">{visible(s.principal)}</b>
+                <span class="m opt clip">{s.id}</span>
+                <Ago at={s.used} />
+                <Act kind="d" do={() => remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload)}>
+                  Sign out
+                </Act>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Show>
+    </>
+  );
+}

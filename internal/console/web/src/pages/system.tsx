@@ -1,0 +1,53 @@
+import { useSignal } from "@preact/signals";
+import { get } from "../api";
+import { Act, Show, Tag, Title, json, useLoad, visible } from "../ui";
+import { Fact } from "./audit";
+
+export function System() {
+  const status = useLoad<any>("/api/v1/status", /^server\./, 5000);
+  const doctor = useLoad<{ checks: any[] }>("/api/v1/doctor", /^server\./, 60000);
+  const walls = useSignal<any>(null);
+  return (
+    <>
+      <Title sub={status.data ? `junctor ${status.data.version}, up since ${new Date(status.data.started).toLocaleString()}` : ""}>System</Title>
+      <h2>Doctor</h2>
+      <Show of={doctor}>
+        {({ checks }) => (
+          <ul class="list">
+            {[...checks].sort((a, b) => Number(a.ok) - Number(b.ok)).map((c) => (
+              <li class="row c-two" key={c.name}>
+                <Tag is={c.ok ? "ok" : "bad"}>{c.ok ? "good" : "look at it"}</Tag>
+                <span>
+                  <b>{visible(c.name)}</b> <span class="who">{visible(c.detail)}</span>
+                  {c.remedy && <div>{visible(c.remedy)}</div>}
+                </span>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Show>
+      <h2>Server</h2>
+      <Show of={status}>
+        {(s) => (
+          <dl>
+            <Fact name="Address" value={s.url} />
+            <Fact name="Catalog" value={`${s.catalog.entries} entries of ${s.catalog.modules} modules, generation ${s.catalog.generation}`} />
+            <Fact name="Audit" value={`${s.audit.seq} records${s.audit.broken ? ", cannot be written" : ""}`} />
+          </dl>
+        )}
+      </Show>
+      <h2>Sandbox</h2>
+      <Act do={async () => (walls.value = await get("/api/v1/sandbox"))}>Show the last self-test</Act>
+      {walls.value && (
+        <>
+          <p class={`note ${walls.value.held ? "ok" : "bad"}`}>
+            Tier {walls.value.tier}: {walls.value.held ? "every act was held" : "an act got through"}.
+          </p>
+          <div class="code">
+            <pre tabIndex={0}>{json({ facts: walls.value.facts, layers: walls.value.layers, limits: walls.value.limits })}</pre>
+          </div>
+        </>
+      )}
+    </>
+  );
+}
