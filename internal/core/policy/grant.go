@@ -10,6 +10,31 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
+// Grant is a standing permission. Principal, Role and Action are "*" or a name; a grant ends
+// with its content hash. Permissions, if not empty, are those that it restores of what the
+// deployment mode withholds, and the most that it covers.
+type Grant struct {
+	ID          string            `json:"id"` // "grt_" + 24 hex
+	Principal   string            `json:"principal"`
+	Role        string            `json:"role"`
+	Module      string            `json:"module"`
+	Action      string            `json:"action"`               // canonical action, <command>.<action> of an extension, or "*"
+	Capability  capability.ID     `json:"capability,omitempty"` // narrower than Action if set
+	Permissions []string          `json:"permissions,omitempty"`
+	Scope       string            `json:"scope"`                  // session, user or global
+	ScopeID     string            `json:"scope_id,omitempty"`     // session id, principal id
+	ContentHash string            `json:"content_hash,omitempty"` // "" = any
+	Channel     Channel           `json:"channel"`
+	GrantedBy   string            `json:"granted_by"`
+	Approval    string            `json:"approval,omitempty"` // the approval it came from
+	Created     time.Time         `json:"created"`
+	Expires     time.Time         `json:"expires,omitzero"`
+	MaxUses     int               `json:"max_uses,omitempty"` // 0 = unlimited
+	Uses        int               `json:"uses"`
+	State       string            `json:"state"` // active, revoked, expired
+	Effect      capability.Effect `json:"effect,omitempty"`
+}
+
 // useGrant returns the id of a grant that covers the call, counts the use and records it. Session
 // scope takes precedence over user and global, and a named action over "*". It accesses the
 // store only for a grant with a maximum number of uses.

@@ -14,6 +14,53 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
+// Token is a stored credential: the hash, never the token.
+type Token struct {
+	ID      string          `json:"id"` // "tok_" + 24 hex
+	Name    string          `json:"name"`
+	Role    capability.Role `json:"role"`
+	Hash    string          `json:"-"` // secret.Hash of the token
+	Labels  []string        `json:"labels,omitempty"`
+	View    string          `json:"view,omitempty"`
+	Created time.Time       `json:"created"`
+	Expires time.Time       `json:"expires,omitzero"`
+	Revoked time.Time       `json:"revoked,omitzero"`
+	Limits  Limits          `json:"limits,omitzero"`
+	// Most is the strongest effect of calls with the token; "": they are not bounded.
+	Most capability.Effect `json:"most,omitempty"`
+	// OnBehalfOf bounds the token's rights; nil for a token without a bound.
+	OnBehalfOf *Delegation `json:"on_behalf_of,omitempty"`
+}
+
+// Delegation is the principal whose rights bound those of a token: the live token of the
+// principal, or, for a principal without one (a login elsewhere), the principal as it was
+// when the token was created.
+type Delegation struct {
+	Token string               `json:"token,omitempty"`
+	By    capability.Principal `json:"by"`
+	// Same marks a further credential of the principal itself: calls with it are calls of By.
+	Same bool `json:"same,omitempty"`
+}
+
+// Principal returns the principal of calls with this token.
+func (t Token) Principal() capability.Principal {
+	p := capability.Principal{
+		ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View, Scoped: t.Most != "", Most: t.Most,
+	}
+	if d := t.OnBehalfOf; d != nil {
+		if d.Same {
+			return d.By
+		}
+		p.OnBehalfOf, p.Scoped, p.Most = d.By.ID, d.By.Scoped, d.By.Most
+	}
+	return p
+}
+
+// Live reports whether the token is valid at the given time.
+func (t Token) Live(now time.Time) bool {
+	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
+}
+
 // TokenRequest describes a token to be created. Name defaults to the token's id.
 type TokenRequest struct {
 	Role    capability.Role

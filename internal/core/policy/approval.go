@@ -12,6 +12,71 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
+// ApprovalState is the state of an approval.
+type ApprovalState string
+
+// The states of an approval; superseded is reached when the content it was
+// bound to changes.
+const (
+	ApprovalPending    ApprovalState = "pending"
+	ApprovalApproved   ApprovalState = "approved"
+	ApprovalDenied     ApprovalState = "denied"
+	ApprovalExpired    ApprovalState = "expired"
+	ApprovalSuperseded ApprovalState = "superseded"
+	ApprovalEnded      ApprovalState = "ended" // the program that waited went on
+)
+
+// Channel identifies who may answer an approval: the caller itself, an operator or admin, or
+// the owner of a device.
+type Channel string
+
+// The channels.
+const (
+	ChannelClient   Channel = "client"
+	ChannelOperator Channel = "operator"
+	ChannelDevice   Channel = "device"
+)
+
+// Binding is the exact call that an approval fits: the same caller, capability, content and
+// input.
+type Binding struct {
+	Principal   string        `json:"principal"`
+	Capability  capability.ID `json:"capability"`
+	ContentHash string        `json:"content_hash"`
+	InputDigest string        `json:"input_digest"`
+}
+
+// Approval is one question to a person, and its answer.
+type Approval struct {
+	ID string `json:"id"` // "apr_" + 24 hex
+	// Kind is call, [KindTerminal] or [KindQuestion].
+	Kind string `json:"kind"`
+	Binding
+	Module      string            `json:"module,omitempty"`
+	Session     string            `json:"session,omitempty"`
+	Permissions []string          `json:"permissions,omitempty"`
+	Effect      capability.Effect `json:"effect"`
+	Summary     string            `json:"summary"` // the call, described for the approver
+	Shown       Shown             `json:"shown,omitzero"`
+	Channel     Channel           `json:"channel"`
+	State       ApprovalState     `json:"state"`
+	Decision    Decision          `json:"decision,omitempty"`
+	DecidedBy   string            `json:"decided_by,omitempty"`
+	Asked       time.Time         `json:"asked"`
+	Decided     time.Time         `json:"decided,omitzero"`
+	Expires     time.Time         `json:"expires,omitzero"`      // zero: never
+	UsableUntil time.Time         `json:"usable_until,omitzero"` // of an approved once
+	Consumed    time.Time         `json:"consumed,omitzero"`
+	// OnBehalfOf is the principal for whom the caller acts now, or "". It is not stored.
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+	// Barred is a principal that may not answer because the call is made on its behalf, and it
+	// would need an approval for the same call itself.
+	Barred string `json:"barred,omitempty"`
+	// Input is the whole input of the call. It is stored while the approval is pending and read
+	// with ApprovalInput only.
+	Input []byte `json:"-"`
+}
+
 const (
 	operatorApprovalTTL = 24 * time.Hour   // an operator approval stays open
 	clientApprovalTTL   = 2 * time.Minute  // the caller answers soon or has disconnected
