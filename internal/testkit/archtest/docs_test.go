@@ -138,3 +138,48 @@ func alternatives(path string) []string {
 	}
 	return out
 }
+
+// TestFilesOfTheMapAreThere: a file that a row of the map names without its folder is in one of the
+// folders of the row, or below one.
+func TestFilesOfTheMapAreThere(t *testing.T) {
+	t.Parallel()
+	folders := regexp.MustCompile("`((?:internal|protocol|host|cmd)(?:/[a-z0-9_-]+)*)(?:/<\\w+>)?`")
+	file := regexp.MustCompile("`([A-Za-z0-9_]+\\.(?:go|tsx))`")
+	all := make(map[string][]string) // folders by the names of their files
+	for _, ending := range []string{".go", ".tsx"} {
+		for _, path := range sources(t, ending) {
+			rel, err := filepath.Rel(repository, path)
+			if err != nil {
+				t.Fatalf("the path of %s: %v", path, err)
+			}
+			all[filepath.Base(rel)] = append(all[filepath.Base(rel)], filepath.ToSlash(filepath.Dir(rel)))
+		}
+	}
+	named := 0
+	for _, page := range []string{"CONTRIBUTING.md", "docs/ARCHITECTURE.md"} {
+		data, err := os.ReadFile(filepath.Join(repository, page))
+		if err != nil {
+			t.Fatalf("reading %s: %v", page, err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if !strings.HasPrefix(line, "| ") {
+				continue
+			}
+			within := folders.FindAllStringSubmatch(line, -1)
+			for _, m := range file.FindAllStringSubmatch(line, -1) {
+				named++
+				there := slices.ContainsFunc(all[m[1]], func(dir string) bool {
+					return len(within) == 0 || slices.ContainsFunc(within, func(w []string) bool {
+						return dir == w[1] || strings.HasPrefix(dir, w[1]+"/")
+					})
+				})
+				if !there {
+					t.Errorf("%s names %s, which is not in a folder of its row: %.80s", page, m[1], line)
+				}
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("got %d files that the map names, want at least 100", named)
+	}
+}
