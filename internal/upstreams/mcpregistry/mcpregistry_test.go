@@ -325,3 +325,32 @@ func TestStatusIsRememberedAndAMissingEntryIsDeleted(t *testing.T) {
 		t.Errorf("without a registry: %v, want reason %s", err, mcpregistry.ReasonOff)
 	}
 }
+
+func TestAnEntryMountsAndSteersNothing(t *testing.T) {
+	t.Parallel()
+	var entries []fakeregistry.Entry
+	mounts := []string{
+		`type=bind,src={f},dst=/data,\"source=/\"`, `type=bind,src={f},dst=/data,SRC=/,DST=/host`, `type=bind,src={f},dst=/data,src=/`,
+		`type=volume,src={f},dst=/data,volume-opt=device=/`, `type=bind,src={},dst=/data`, `type=bind,dst=/data`, `src={f},dst=/data`,
+		`type=bind,src={f}/..,dst=/data`, `type=bind, source=/,src={f},dst=/data`,
+	}
+	for i, value := range mounts {
+		entries = append(entries, fakeregistry.Package(fmt.Sprintf("a.example/mount%d", i), "1.0.0", "oci", "x.example/y",
+			`"runtimeArguments":[{"type":"named","name":"--mount","value":"`+value+`","variables":{"f":{"isRequired":true},"":{}}}]`))
+	}
+	variables := []string{
+		"NPM_CONFIG_REGISTRY", "npm_config_node_options", "UV_INDEX_URL", "PIP_INDEX_URL", "DOCKER_HOST", "PATH", "home", "HTTPS_PROXY",
+		"XDG_CONFIG_HOME", "LD_PRELOAD",
+	}
+	for i, name := range variables {
+		entries = append(entries, fakeregistry.Package(fmt.Sprintf("a.example/variable%d", i), "1.0.0", "npm", "x",
+			`"environmentVariables":[{"name":"`+name+`","value":"x"}]`))
+	}
+	c := client(fakeregistry.Start(t, entries...), "docker")
+	for _, e := range entries {
+		plan, err := c.Plan(t.Context(), mcpregistry.Request{Name: e.Name, Inputs: map[string][]string{"f": {"/tmp/data"}}})
+		if got := capability.AsError(err); got == nil || got.Reason != mcpregistry.ReasonUnsupported {
+			t.Errorf("Plan(%s) = %+v, %v, want reason %s: %s", e.Name, plan.Record, err, mcpregistry.ReasonUnsupported, e.Server)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -202,15 +203,10 @@ func (r *resolver) ofEngine(a argument) ([]string, error) {
 	case a.Type == "named" && (name == "--mount" || name == "-v" || name == "--volume"):
 		source, _, _ := strings.Cut(a.Value, ":")
 		if name == "--mount" {
-			source = ""
-			for part := range strings.SplitSeq(a.Value, ",") {
-				if key, value, _ := strings.Cut(part, "="); key == "src" || key == "source" {
-					source = value
-				}
-			}
+			source = mounted(a.Value)
 		}
 		_, declared := a.Variables[strings.Trim(source, "{}")]
-		if a.Value != "" && (variable.FindString(source) != source || !declared) {
+		if a.Value != "" && (source == "" || variable.FindString(source) != source || !declared) {
 			return nil, unsupported("it wants the folder %.100q of this machine", source)
 		}
 		a.Default, a.Variables = "", maps.Clone(a.Variables)
@@ -398,6 +394,9 @@ func (r *resolver) arguments(list []argument) (words []string, err error) {
 func (r *resolver) pairs(list []argument) (plain, secret map[string]string, bearer string, err error) {
 	plain, secret = make(map[string]string), make(map[string]string)
 	for _, a := range list {
+		if steersStarter(a.Name) {
+			return nil, nil, "", unsupported("it sets %.60s, which changes what the program that starts it fetches", a.Name)
+		}
 		if a.Value == "" {
 			values, name, err := r.value(a.Name, a.input, false)
 			switch {
@@ -433,6 +432,49 @@ func (r *resolver) pairs(list []argument) (plain, secret map[string]string, bear
 		}
 	}
 	return plain, secret, bearer, nil
+}
+
+// mounted returns the source of a container engine's bind mount, or "" for any other form: engines read
+// the value as CSV, compare keys without case, and take the last of several.
+func mounted(value string) (source string) {
+	seen := make(map[string]bool)
+	for part := range strings.SplitSeq(value, ",") {
+		key, of, _ := strings.Cut(part, "=")
+		switch key {
+		case "source":
+			key = "src"
+		case "destination", "target":
+			key = "dst"
+		case "ro":
+			key = "readonly"
+		}
+		if seen[key] || strings.ContainsAny(part, "\"' \t\n") {
+			return ""
+		}
+		seen[key] = true
+		switch {
+		case key == "src":
+			source = of
+		case key == "dst", key == "type" && of == "bind", key == "readonly" && (of == "" || of == "true"):
+		default:
+			return ""
+		}
+	}
+	if !seen["type"] || !seen["dst"] {
+		return ""
+	}
+	return source
+}
+
+// steersStarter reports whether a variable changes what the program that starts a server fetches or
+// reaches. Such a variable of an entry is refused: what was shown and checked would not be what runs.
+func steersStarter(name string) bool {
+	name = strings.ToUpper(name)
+	return text.IsSteering(name) ||
+		slices.Contains([]string{"PATH", "HOME", "SHELL", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY"}, name) ||
+		slices.ContainsFunc([]string{
+			"NPM_", "NODE_", "UV_", "PIP_", "PYTHON", "DOCKER_", "CONTAINER", "BUILDKIT_", "PODMAN_", "XDG_", "YARN_", "PNPM_", "COREPACK_",
+		}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 func unsupported(format string, args ...any) error {
