@@ -40,7 +40,7 @@ func singleLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 func Forwardable(name string, extra ...string) bool {
 	switch strings.ToLower(name) {
 	case "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key",
-		"x-auth-token", "x-eliza-agent-token", "x-server-token":
+		"x-auth-token", "x-eliza-agent-token", "x-server-token", "junctor-console", "junctor-verification":
 		return false
 	case "connection", "transfer-encoding", "content-length", "host", "upgrade", "te", "trailer",
 		"keep-alive", "proxy-authenticate", "proxy-connection", "content-encoding":

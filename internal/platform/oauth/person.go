@@ -66,12 +66,18 @@ func (r Rule) fits(p Person, groups []string) bool {
 	case "group":
 		return slices.Contains(groups, r.Value)
 	case "email":
-		return p.Email != "" && strings.EqualFold(p.Email, r.Value)
+		return p.Email != "" && equalASCII(p.Email, r.Value)
 	case "domain":
 		_, domain, ok := strings.Cut(p.Email, "@")
-		return ok && strings.EqualFold(domain, r.Value)
+		return ok && equalASCII(domain, r.Value)
 	}
 	return p.Subject == r.Value
+}
+
+// equalASCII compares without the case of ASCII letters. Other letters that fold to one, such as the
+// long s, are different addresses.
+func equalASCII(a, b string) bool {
+	return len(a) == len(b) && strings.EqualFold(a, b)
 }
 
 // roleOf returns the strongest role that the rules give, or "".
