@@ -171,7 +171,7 @@ func showApp(w http.ResponseWriter, one *app) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'"+loads+
 		"; style-src 'unsafe-inline'"+loads+"; img-src data: blob:"+loads+"; media-src data: blob:"+loads+"; font-src data:"+loads+
-		"; connect-src "+connects+"; base-uri 'none'; form-action 'none'; frame-ancestors 'self'")
+		"; connect-src "+connects+"; webrtc 'block'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")

@@ -36,6 +36,10 @@ func dangerous(r *http.Request, body []byte) string {
 		if r.Method == http.MethodDelete && strings.HasPrefix(id, "passkeys/") {
 			return "remove a passkey"
 		}
+	case "audit":
+		if r.Method == http.MethodDelete {
+			return "remove kept arguments"
+		}
 	case "nodes": // a call that is held for a node is made later
 		if r.Method == http.MethodPost && strings.HasSuffix(id, "/calls") {
 			return "call a function of " + text.Visible(strings.TrimSuffix(id, "/calls"))
@@ -66,11 +70,23 @@ func publishes(r *http.Request) string {
 			return "connect an endpoint"
 		}
 	case "coding-agents", "task-agents":
-		switch {
-		case last == "pr":
-			return "publish the work of " + text.Visible(strings.TrimSuffix(rest, "/"+last))
-		case last == "choose" || last == "answer" || strings.Contains(rest, "/coordinator/confirm/"):
+		if strings.Contains(rest, "/coordinator/confirm/") {
 			return "answer for a person: " + text.Visible(rest)
+		}
+		switch last {
+		case "pr":
+			return "publish the work of " + text.Visible(strings.TrimSuffix(rest, "/"+last))
+		case "choose", "answer":
+			return "answer for a person: " + text.Visible(rest)
+		case "spawn", "threads":
+			return "start a coding agent"
+		case "send", "comment", "control", "resume", "continue", "reopen":
+			return "let a coding agent go on: " + text.Visible(rest)
+		case "settings", "supervision":
+			return "change what coding agents may do: " + last
+		}
+		if strings.Contains(rest, "/auth/") {
+			return "change a sign-in of coding agents"
 		}
 	}
 	return ""

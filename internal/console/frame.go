@@ -270,14 +270,15 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if verify := policy.VerifierOf(r.Context()); verify != nil {
-		// Guard has checked a code that was sent along.
-		if s.frames.acting(one, r.Header.Get(VerificationHeader) != "") {
-			verify = nil
-		} else {
-			ask := verify
+	if ask := policy.VerifierOf(r.Context()); ask != nil {
+		var verify policy.Verifier
+		if !s.frames.acting(one, false) {
 			verify = func(principal, what string) error {
-				return ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
+				err := ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
+				if err == nil {
+					s.frames.acting(one, true)
+				}
+				return err
 			}
 		}
 		r = r.WithContext(policy.WithVerifier(r.Context(), verify))

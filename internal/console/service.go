@@ -468,20 +468,26 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	digest := requestDigest(r.Method, r.URL.RequestURI(), body)
-	id, proof, given := strings.Cut(r.Header.Get(VerificationHeader), ":")
-	if given {
-		if err := s.verify.check(principal, id, proof, digest, s.signed); err != nil {
+	confirmed := "" // what the person was shown
+	if header := r.Header.Get(VerificationHeader); header != "" {
+		id, proof, ok := strings.Cut(header, ":")
+		if !ok {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "console.verify", "the header %s holds an id, a colon and a proof",
+				VerificationHeader)
+		}
+		if confirmed, err = s.verify.check(principal, id, proof, digest, s.signed); err != nil {
 			return nil, err
 		}
 	}
+	whole := dangerous(r, body)
 	need := func(what string) error {
-		if given {
-			return nil
+		if confirmed != "" && (what == confirmed || confirmed == whole) {
+			return nil // what was shown; a decision about the whole request covers what it does
 		}
 		return s.demand(principal, what, digest, r.URL.Path)
 	}
-	if what := dangerous(r, body); what != "" {
-		if err := need(what); err != nil {
+	if whole != "" {
+		if err := need(whole); err != nil {
 			return nil, err
 		}
 	}
@@ -496,6 +502,10 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 // demand asks a person to confirm an act with their passkey, or the code on the terminal if they have
 // none. It returns the error that the page acts on. path is that of the request.
 func (s *Service) demand(principal, what, digest, path string) error {
+	if err := s.verify.locked(principal); err != nil {
+		s.cfg.Logger.Warn("decisions in the console are locked", "principal", principal)
+		return err
+	}
 	if c, options, ok := s.passkeys.Challenge(s.base(), principal); ok {
 		one := s.verify.askKey(principal, what, digest, c, options)
 		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs your passkey").

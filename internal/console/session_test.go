@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -198,28 +199,66 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 		{"another person", "operator:bob", one.ID, digest},
 		{"another id", "admin:ann", "ver_0", digest},
 	} {
-		if err := v.check(tt.who, tt.id, one.Code, tt.digest, nil); reason(err) != "console_code_wrong" {
+		if _, err := v.check(tt.who, tt.id, one.Code, tt.digest, nil); reason(err) != "console_code_wrong" {
 			t.Errorf("%s: got %v, want reason console_code_wrong", tt.name, err)
 		}
 	}
-	if err := v.check("admin:ann", one.ID, one.Code, digest, nil); err != nil {
+	if _, err := v.check("admin:ann", one.ID, one.Code, digest, nil); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	if err := v.check("admin:ann", one.ID, one.Code, digest, nil); reason(err) != "console_code_wrong" {
+	if _, err := v.check("admin:ann", one.ID, one.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("used twice: got %v, want reason console_code_wrong", err)
 	}
 	guessed, _ := v.ask("admin:ann", "approve", digest, false)
 	for range maxTries {
-		if err := v.check("admin:ann", guessed.ID, "x", digest, nil); reason(err) != "console_code_wrong" {
+		if _, err := v.check("admin:ann", guessed.ID, "x", digest, nil); reason(err) != "console_code_wrong" {
 			t.Errorf("a wrong code: got %v, want reason console_code_wrong", err)
 		}
 	}
-	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest, nil); reason(err) != "console_code_wrong" {
+	if _, err := v.check("admin:ann", guessed.ID, guessed.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after three tries: got %v, want reason console_code_wrong", err)
 	}
 	late, _ := v.ask("admin:ann", "approve", digest, false)
 	c.now = c.now.Add(verifyTTL)
-	if err := v.check("admin:ann", late.ID, late.Code, digest, nil); reason(err) != "console_code_wrong" {
+	if _, err := v.check("admin:ann", late.ID, late.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after two minutes: got %v, want reason console_code_wrong", err)
+	}
+}
+
+func TestCodesCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	c := &clock{time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
+	v := &verifications{now: c.Now}
+	kept, _ := v.ask("operator:bob", "approve", "bob", false)
+	guesses := 0
+	for n := range 1000 {
+		digest := requestDigest("POST", "/api/v1/tokens", fmt.Appendf(nil, "%d", n))
+		one, _ := v.ask("admin:ann", "create a token", digest, false)
+		_, err := v.check("admin:ann", one.ID, "x", digest, nil)
+		if reason(err) == "console_code_locked" {
+			break
+		}
+		guesses++
+	}
+	if guesses != maxWrong {
+		t.Errorf("got %d guesses before the lock, want %d", guesses, maxWrong)
+	}
+	one, _ := v.ask("admin:ann", "approve", "other", false)
+	if _, err := v.check("admin:ann", one.ID, one.Code, "other", nil); reason(err) != "console_code_locked" {
+		t.Errorf("the right code while locked: got %v, want reason console_code_locked", err)
+	}
+	if what, err := v.check("operator:bob", kept.ID, kept.Code, "bob", nil); err != nil || what != "approve" {
+		t.Errorf("another person meanwhile: got %q, %v, want what was asked", what, err)
+	}
+	c.now = c.now.Add(lockTTL + time.Second)
+	one, _ = v.ask("admin:ann", "approve", "other", false)
+	if _, err := v.check("admin:ann", one.ID, one.Code, "other", nil); err != nil {
+		t.Errorf("after the lock: got %v, want nil", err)
+	}
+	for n := range maxAsked {
+		v.ask("admin:ann", "approve", fmt.Sprint(n), false)
+	}
+	if err := v.locked("admin:ann"); reason(err) != "console_code_locked" {
+		t.Errorf("after %d codes: got %v, want reason console_code_locked", maxAsked, err)
 	}
 }

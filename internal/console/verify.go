@@ -20,7 +20,12 @@ import (
 const (
 	verifyTTL   = 2 * time.Minute
 	maxTries    = 3
-	maxVerifies = 32 // open at once; the oldest ends
+	maxVerifies = 8 // of one principal, open at once; the oldest ends
+	// So many wrong codes of one principal lock its codes for lockTTL, and so many new verifications
+	// within it. Otherwise a program could ask for codes until it guesses one.
+	maxWrong = 10
+	maxAsked = 100
+	lockTTL  = 10 * time.Minute
 )
 
 // verification asks the person at a terminal for one decision of a browser. An agent with a
@@ -42,6 +47,41 @@ type verifications struct {
 	now  func() time.Time
 	mu   sync.Mutex
 	list []*verification
+	// The times of wrong codes and of new verifications, by principal.
+	wrong, asked map[string][]time.Time
+}
+
+// recent removes times that are older than lockTTL. It is called with the lock.
+func (v *verifications) recent(of map[string][]time.Time, principal string) []time.Time {
+	since := v.now().Add(-lockTTL)
+	list := slices.DeleteFunc(of[principal], func(t time.Time) bool { return !t.After(since) })
+	if len(list) == 0 {
+		delete(of, principal)
+		return nil
+	}
+	of[principal] = list
+	return list
+}
+
+// locked returns denied, reason console_code_locked, for a principal with too many wrong codes or
+// too many verifications.
+func (v *verifications) locked(principal string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.recent(v.wrong, principal)) < maxWrong && len(v.recent(v.asked, principal)) < maxAsked {
+		return nil
+	}
+	return capability.Errorf(capability.CodeDenied, "console.verify",
+		"too many codes were wrong or asked for; decisions in the console are locked").
+		With("console_code_locked", "wait ten minutes, or decide with the command line; something may be driving your browser")
+}
+
+// note adds a time to one of the lists, which are bounded. It is called with the lock.
+func (v *verifications) note(of *map[string][]time.Time, principal string) {
+	if *of == nil {
+		*of = make(map[string][]time.Time)
+	}
+	(*of)[principal] = append((*of)[principal], v.now())
 }
 
 func requestDigest(method, path string, body []byte) string {
@@ -56,13 +96,13 @@ func (v *verifications) drop() {
 	v.list = slices.DeleteFunc(v.list, func(one *verification) bool { return !now.Before(one.Expires) || one.tries >= maxTries })
 }
 
-// ask returns the open verification of a request, or a new one and created = true.
+// ask returns the open verification of an act of a request, or a new one and created = true.
 func (v *verifications) ask(principal, what, digest string, shared bool) (one verification, created bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop()
 	for _, old := range v.list {
-		if old.Principal == principal && old.digest == digest && old.options == nil {
+		if old.Principal == principal && old.digest == digest && old.What == what && old.options == nil {
 			return *old, false
 		}
 	}
@@ -74,6 +114,7 @@ func (v *verifications) ask(principal, what, digest string, shared bool) (one ve
 		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Code: fmt.Sprintf("%06d", n), Expires: v.now().Add(verifyTTL), digest: digest,
 		shared: shared,
 	}
+	v.note(&v.asked, principal)
 	v.add(made)
 	return *made, true
 }
@@ -84,7 +125,7 @@ func (v *verifications) askKey(principal, what, digest string, c passkey.Challen
 	defer v.mu.Unlock()
 	v.drop()
 	for _, old := range v.list {
-		if old.Principal == principal && old.digest == digest && old.options != nil {
+		if old.Principal == principal && old.digest == digest && old.What == what && old.options != nil {
 			return *old
 		}
 	}
@@ -92,24 +133,36 @@ func (v *verifications) askKey(principal, what, digest string, c passkey.Challen
 		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Expires: v.now().Add(verifyTTL), digest: digest,
 		challenge: c, options: options,
 	}
+	v.note(&v.asked, principal)
 	v.add(made)
 	return *made
 }
 
 // add is called with the lock.
 func (v *verifications) add(one *verification) {
-	if len(v.list) >= maxVerifies {
-		v.list = slices.Delete(v.list, 0, 1)
+	n := 0
+	for _, old := range v.list {
+		if old.Principal == one.Principal {
+			n++
+		}
+	}
+	if n >= maxVerifies {
+		i := slices.IndexFunc(v.list, func(old *verification) bool { return old.Principal == one.Principal })
+		v.list = slices.Delete(v.list, i, i+1)
 	}
 	v.list = append(v.list, one)
 }
 
-// check uses up a verification if proof, the code or the signature of a passkey, holds. The error is
-// denied: reason console_code_wrong if the code is wrong, or the verification is of another request
-// or has ended; that of signed for a passkey.
+// check uses up a verification if proof, the code or the signature of a passkey, holds. It returns
+// what the person was shown. The error is denied: reason console_code_wrong if the code is wrong, or
+// the verification is of another request or has ended; console_code_locked after too many wrong ones;
+// that of signed for a passkey.
 func (v *verifications) check(principal, id, proof, digest string,
 	signed func(principal string, c passkey.Challenge, proof string) error,
-) error {
+) (what string, err error) {
+	if err := v.locked(principal); err != nil {
+		return "", err
+	}
 	v.mu.Lock()
 	v.drop()
 	i := slices.IndexFunc(v.list, func(one *verification) bool {
@@ -117,13 +170,12 @@ func (v *verifications) check(principal, id, proof, digest string,
 	})
 	if i < 0 {
 		v.mu.Unlock()
-		return capability.Errorf(capability.CodeDenied, "console.verify", "the confirmation has expired or belongs to another decision").
+		return "", capability.Errorf(capability.CodeDenied, "console.verify", "the confirmation has expired or belongs to another decision").
 			With("console_code_wrong", "decide again")
 	}
 	one := v.list[i]
 	v.list = slices.Delete(v.list, i, i+1) // not in use twice
 	v.mu.Unlock()
-	var err error
 	switch {
 	case one.options != nil:
 		err = signed(principal, one.challenge, proof)
@@ -131,12 +183,16 @@ func (v *verifications) check(principal, id, proof, digest string,
 		err = capability.Errorf(capability.CodeDenied, "console.verify", "the code is wrong; %d tries are left", maxTries-one.tries-1).
 			With("console_code_wrong", "read it on the terminal of junctor serve, or run junctor console code")
 	}
-	if one.tries++; err != nil && one.tries < maxTries {
-		v.mu.Lock()
-		v.add(one)
-		v.mu.Unlock()
+	if err == nil {
+		return one.What, nil
 	}
-	return err
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.note(&v.wrong, principal)
+	if one.tries++; one.tries < maxTries {
+		v.add(one)
+	}
+	return "", err
 }
 
 // of returns the open verifications of a principal, and for an admin those of people in chat services.
@@ -168,5 +224,6 @@ func (s *Service) askShared(principal, what string) (one verification, created b
 // Check uses up the code of such a decision. The error is denied, reason console_code_wrong.
 func (s *Service) Check(principal, what, code string) error {
 	one, _ := s.askShared(principal, what)
-	return s.verify.check(principal, one.ID, code, requestDigest("channel", what, nil), nil)
+	_, err := s.verify.check(principal, one.ID, code, requestDigest("channel", what, nil), nil)
+	return err
 }

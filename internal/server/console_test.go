@@ -202,6 +202,17 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodPost, "/api/v1/channels", `{"kind":"telegram","secret":"x"}`},
 		{http.MethodPost, "/api/v1/invocations", `{"target":"` + external + `","input":{}}`},
 		{http.MethodPost, "/api/coding-agents/pty-1/choose", `{"option":1}`},
+		{http.MethodPost, "/api/coding-agents/spawn", `{"agentType":"shell"}`},
+		{http.MethodPost, "/api/task-agents/pty-1/send", `{"text":"id"}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads", `{"task":"id"}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/resume", `{}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/comment", `{"text":"x"}`},
+		{http.MethodPatch, "/api/coding-agents/settings", `{"defaultApprovalPreset":"autonomous"}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/supervision", `{"level":"autonomous"}`},
+		{http.MethodPost, "/api/v1/invocations", `{"target":"task-agent.spawn","input":{"agentType":"shell"}}`},
+		{http.MethodPost, "/api/v1/invocations", `{"target":"pty.command.run","input":{"command":"id"}}`},
+		{http.MethodPost, "/api/capability-router/connect", `{"endpoint":{"baseUrl":"http://127.0.0.1:1"}}`},
+		{http.MethodDelete, "/api/v1/audit/arguments/run_1", ``},
 		{http.MethodPost, "/api/task-agents/coordinator/confirm/pty-1", `{"approved":true}`},
 		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/pr", `{}`},
 		{http.MethodPost, "/api/workspace/x/push", `{}`},
@@ -210,6 +221,23 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 	} {
 		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 			t.Errorf("%s %s: status %d, %+v, want 403, console_code_required", r.method, r.path, status, f)
+		}
+	}
+}
+
+func TestAHeaderWithoutAProofConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := n.signIn(t)
+	for _, path := range []string{"/api/v1/tokens", "/console/frames/none/call", "/console/apps"} {
+		var f failed
+		if status := b.send(http.MethodPost, path, `{}`, &f, "Junctor-Verification", "x"); status != http.StatusBadRequest ||
+			f.Error.Code != string(capability.CodeInvalidInput) {
+			t.Errorf("%s: status %d, %+v, want 400, invalid_input", path, status, f)
+		}
+		if status := b.send(http.MethodPost, path, `{}`, &f, "Junctor-Verification", "ver_0:123456"); status != http.StatusForbidden ||
+			f.Error.Reason != "console_code_wrong" {
+			t.Errorf("%s with another id: status %d, %+v, want 403, console_code_wrong", path, status, f)
 		}
 	}
 }
@@ -432,7 +460,8 @@ func TestAttentionCountsWhatWaits(t *testing.T) {
 		t.Errorf("at first: status %d, %+v, want 200 and nothing", status, got)
 	}
 	call := map[string]any{"target": "fs.writeText", "input": map[string]any{"path": "a.txt", "text": "x"}}
-	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil); capability.CodeOf(err) != capability.CodeApprovalRequired {
+	err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil)
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Fatalf("a call that waits: got %v, want %s", err, capability.CodeApprovalRequired)
 	}
 	if status := b.send(http.MethodGet, "/api/v1/attention", "", &got); status != http.StatusOK || got != (counts{Approvals: 1, Total: 1}) {
@@ -456,5 +485,15 @@ func TestAttentionCountsWhatWaits(t *testing.T) {
 	}
 	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/attention", nil, nil); capability.CodeOf(err) != capability.CodeDenied {
 		t.Errorf("as an agent: got %v, want %s", err, capability.CodeDenied)
+	}
+}
+
+// needsCode sends a request from a browser, which is refused without the code from the terminal.
+func (n *node) needsCode(t *testing.T, path, body string) {
+	t.Helper()
+	var f failed
+	status := n.signIn(t).send(http.MethodPost, path, body, &f)
+	if status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
+		t.Errorf("%s from a browser: status %d, %+v, want 403, console_code_required", path, status, f)
 	}
 }

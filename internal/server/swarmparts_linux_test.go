@@ -144,6 +144,7 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 		n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"cancel"}}}`, http.StatusOK, nil)
 		eventually(t, "it ends", func() bool { return n.task(t, made.Task).Task.State == "cancelled" && n.ends(t, made.ThreadID) == 1 })
 	}
+	n.needsCode(t, "/api/v1/tasks/"+goesOn.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"resume"}}}`)
 	n.ask(t, "POST", "/api/v1/tasks/"+goesOn.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"resume"}}}`, http.StatusOK, nil)
 	eventually(t, "it is done", func() bool {
 		return n.task(t, goesOn.Task).Task.State == "completed" && n.ends(t, goesOn.ThreadID) == 1

@@ -131,6 +131,7 @@ func TestWhatIsDecidedWaitsForAYes(t *testing.T) {
 	if requests := n.task(t, made.Task).Task.Requests; len(requests) != 1 || requests[0].Key != made.Agents[0].SessionID {
 		t.Errorf("%+v; want len(requests) = 1, requests[0].Key = made.Agents[0].SessionID", requests)
 	}
+	n.needsCode(t, "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"approved":true}}}`)
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"approved":true}}}`, http.StatusOK, nil)
 	eventually(t, "it is done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 
@@ -164,6 +165,7 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 	events := n.listen(t, "")
 	made := n.create(t, "say Should it be red or blue?")
 	eventually(t, "the user is asked", func() bool { return n.task(t, made.Task).Task.State == "input_required" })
+	n.needsCode(t, "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"write red.txt yes"}}}`)
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", `{"answer":{"action":"accept","content":{"text":"write blue.txt yes\nsay it is blue"}}}`, http.StatusOK, nil)
 	eventually(t, "it is done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[0].CompletionSummary, "it is blue") || len(th.Transcripts) < 3 {

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -223,6 +224,11 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, t ta
 	if r.Key == resumeKey {
 		return f.goOn(ctx, who, t, yes, reply.Text)
 	}
+	if what := lets(s, gone, yes, approved, blocker); what != "" {
+		if err := verified(ctx, who, what); err != nil {
+			return err
+		}
+	}
 	_, pending, err := f.c.registry.PeekPending(ctx, session)
 	if err != nil {
 		return err
@@ -245,6 +251,28 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, t ta
 	return err
 }
 
+// verified asks the verifier of ctx, if it has one, about an answer that lets an agent do something.
+func verified(ctx context.Context, who capability.Principal, what string) error {
+	if ask := policy.VerifierOf(ctx); ask != nil {
+		return ask(who.ID, what)
+	}
+	return nil
+}
+
+// lets describes what an answer lets an agent do, or returns "" for a refusal and for answers to the
+// questions and plans of its program.
+func lets(s sessions.Live, gone error, yes bool, approved *bool, blocker string) string {
+	if !yes || approved != nil && !*approved {
+		return ""
+	}
+	if gone == nil {
+		if b := s.Info().Blocker; b != nil && blocker != "" && (b.Type == "question" || b.Type == "plan") {
+			return ""
+		}
+	}
+	return "let a coding agent go on with your answer"
+}
+
 // confirm carries out or rejects the decision that waits, or answers with a text instead.
 func (f *threadTasks) confirm(ctx context.Context, session string, yes bool, approved *bool, text string) error {
 	var instead *directive.Answer
@@ -263,6 +291,9 @@ func (f *threadTasks) goOn(ctx context.Context, who capability.Principal, t task
 	case !yes || said == giveUp || said == "no":
 		return f.Stop(ctx, who.ID, t)
 	case said == goOn || said == "yes":
+		if err := verified(ctx, who, "let the task "+t.ID+" go on"); err != nil {
+			return err
+		}
 		defer f.poke(t.Thread)
 		_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: t.Thread, Operation: launch.Resume})
 		return err

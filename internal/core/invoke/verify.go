@@ -2,6 +2,8 @@ package invoke
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
@@ -23,17 +25,24 @@ func (e *Engine) Verify(ctx context.Context, inv capability.Invocation) error {
 	return r.verify(ctx, candidates)
 }
 
-// verify asks the verifier of ctx, if it has one, about the first of the entries with a dangerous
-// effect: any of them may be chosen.
+// verify asks the verifier of ctx, if it has one, about the first of the entries that is
+// dangerous: any of them may be chosen.
 func (r *run) verify(ctx context.Context, entries []*catalog.Entry) error {
 	ask := policy.VerifierOf(ctx)
 	if ask == nil {
 		return nil
 	}
 	for _, e := range entries {
-		if e.Effect.AtLeast(capability.EffectExternal) {
+		if e.Effect.AtLeast(capability.EffectExternal) || runsPrograms(e) {
 			return ask(r.inv.Principal.ID, "call "+text.Visible(e.Name())+" on "+text.Visible(string(e.Key())))
 		}
 	}
 	return nil
+}
+
+// runsPrograms reports whether an entry runs what its input holds: such a call can do all that the
+// server's user can.
+func runsPrograms(e *catalog.Entry) bool {
+	return slices.Contains(e.Contribution.Permissions, "exec") ||
+		strings.HasPrefix(string(e.Action), "task-agent.") && e.Effect.AtLeast(capability.EffectWrite)
 }
