@@ -123,16 +123,8 @@ func TestAPersonDelegatesWorkInAConversation(t *testing.T) {
 			t.Fatalf("git %v: got %v and %s, want no error", args, err, out)
 		}
 	}
-	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, "policy"), 0o700); err != nil {
-		t.Fatalf("mkdir: got %v, want no error", err)
-	}
-	open := `@id("open") permit (principal, action, resource);`
-	if err := os.WriteFile(filepath.Join(home, "policy", "open.cedar"), []byte(open), 0o600); err != nil {
-		t.Fatalf("write: got %v, want no error", err)
-	}
 	model := newScriptedModel(t, storyModel(t, origin))
-	n := serve(t, home, append(model.env(), "HOME="+t.TempDir(), "SHELL=/bin/bash", "JUNCTOR_AGENT_TOOLS=all",
+	n := serve(t, openHome(t), append(model.env(), "HOME="+t.TempDir(), "SHELL=/bin/bash", "JUNCTOR_AGENT_TOOLS=all",
 		"JUNCTOR_AGENTS_REPOSITORIES="+filepath.Dir(origin))...)
 
 	created := n.tell(t, "s1", storyCreate)
