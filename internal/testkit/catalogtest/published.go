@@ -50,17 +50,19 @@ func Requests() (out []Request) {
 const toolsOfServer = 50
 
 // Neighbours returns the published tools among generated ones, n in all. A generated tool has the verb
-// of one published tool and the object of another, and in its description about half of the
-// words of each.
+// of one published tool and the object of another, and in its description about half of the words of
+// each. The second tool of a verb and an object is one of some trade, which its name and description
+// have; otherwise the two would be the same tool.
 func Neighbours(n int) []Tool {
 	published := Published()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same tools each time
 	out := slices.Clone(published)
+	taken := make(map[string]bool)
+	for _, t := range published {
+		taken[t.Name] = true
+	}
 	for i := 0; len(out) < n; i++ {
 		from, other := published[i%len(published)], published[random.IntN(len(published))]
-		if from.Name == other.Name {
-			continue
-		}
 		verb, _, _ := strings.Cut(from.Name, "_")
 		object := other.Name
 		if _, rest, ok := strings.Cut(other.Name, "_"); ok {
@@ -73,12 +75,30 @@ func Neighbours(n int) []Tool {
 				words[k] = theirs[random.IntN(len(theirs))]
 			}
 		}
+		name := verb + "_" + object
+		if taken[name] {
+			trade := trades()[random.IntN(len(trades()))]
+			name = verb + "_" + trade + "_" + object
+			words = append(words, "For the "+trade+".")
+		}
+		if taken[name] {
+			continue
+		}
+		taken[name] = true
 		out = append(out, Tool{
-			Server: fmt.Sprintf("s%04d", i/toolsOfServer), Name: fmt.Sprintf("%s_%s_%d", verb, object, i),
-			Description: strings.Join(words, " "), Arguments: from.Arguments,
+			Server: fmt.Sprintf("s%04d", i/toolsOfServer), Name: name, Description: strings.Join(words, " "), Arguments: from.Arguments,
 		})
 	}
 	return out
+}
+
+// trades returns words that the published tools and the requests do not have.
+func trades() []string {
+	return strings.Fields(`abbey aquarium armory bakery barge bindery brewery brickyard cannery casino cathedral cinema circus clinic
+		colliery convent creamery dairy distillery embassy farm ferry fishery forge foundry garrison glazier granary greenhouse guild
+		gymnasium hatchery hospice hostel kennel laundry legation lighthouse lottery marina mill mint monastery nursery observatory
+		opera orchard orphanage parliament parish pharmacy planetarium plantation pottery prison quarry ranch refinery regatta
+		sanatorium sawmill seminary shipyard smithy stable stadium tannery tavern theatre tribunal university vineyard zoo`)
 }
 
 // contentWords returns the words of a text but for short ones and punctuation.
