@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/pause"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -87,8 +88,9 @@ const (
 )
 
 // Send types a text and presses Enter when the program is ready; up to 20 texts wait in order.
-// With atOnce it also types into a busy program, which queues the text itself. Send returns when
-// the screen shows whether the program accepted the text.
+// With atOnce it also types into a busy program, which queues the text itself. A command in a shell
+// that waits for a line gets the text at once. Send returns when the screen shows whether the program
+// accepted the text.
 //
 // Its errors: invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
 // open, which requires Choose or Keys), overloaded (too_many_messages), unavailable
@@ -206,7 +208,8 @@ func (s *Session) typed(m *Text) (Outcome, error) {
 }
 
 // takes reports whether a message may be typed now: no user has control, no dialog is open, and
-// the program is ready, or busy if the message has AtOnce. The caller holds mu.
+// the program is ready, or busy if the message has AtOnce or a command in a shell reads a line. The
+// caller holds mu.
 func (s *Session) takes(m *Text) bool {
 	if !s.taken.IsZero() || s.view().Dialog != nil {
 		return false
@@ -215,14 +218,36 @@ func (s *Session) takes(m *Text) bool {
 	case detect.Ready:
 		return true
 	case detect.Busy:
-		return m.AtOnce
+		return m.AtOnce || s.reads()
 	}
 	return false
+}
+
+// reads reports whether a command in a shell probably waits for a line of input: it runs, and the
+// cursor stands behind text, as after a prompt. The caller holds mu.
+func (s *Session) reads() bool {
+	if s.spec.Framework != programs.Shell || s.detector.Status().State != detect.Busy || s.view().Box != nil {
+		return false
+	}
+	x, _, _ := s.screen.Cursor()
+	return x > 0
 }
 
 // submit types a text, presses Enter up to three times and returns whether the program accepted
 // it. It does not press Enter if a dialog is open.
 func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
+	s.mu.Lock()
+	line := s.reads()
+	if line {
+		s.remember(text)
+	}
+	s.mu.Unlock()
+	if line { // No turn begins that would confirm it, and a second Enter would be another line.
+		if err := s.write(ctx, []byte(text+"\r")); err != nil {
+			return NotSent, err
+		}
+		return Delivered, nil
+	}
 	if err := s.clear(ctx); err != nil {
 		return NotSent, err
 	}

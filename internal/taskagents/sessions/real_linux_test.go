@@ -215,6 +215,17 @@ func TestARealShell(t *testing.T) {
 	if e := waitFor(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
 		t.Errorf(`a silent command: %q; want strings.TrimSpace(e.Text) = "quiet"`, e.Text)
 	}
+	// A command that reads a line gets it while it runs, once; a text for one that does not waits.
+	reader := "sleep 0.3; read -p 'Accept? (y/n) ' x; read -t 0.2 y || echo one $x"
+	if outcome, err := s.Send(t.Context(), reader, false); outcome != sessions.Delivered {
+		t.Fatalf("the command that reads: got %q and %v, want %q", outcome, err, sessions.Delivered)
+	}
+	if outcome, err := s.Send(t.Context(), "yes", false); outcome != sessions.Delivered {
+		t.Fatalf("the line: got %q and %v, want %q", outcome, err, sessions.Delivered)
+	}
+	if e := waitFor(t, heard, sessions.TaskComplete); !strings.Contains(e.Text, "one yes") {
+		t.Errorf("the command that read a line: got %q, want it with %q", e.Text, "one yes")
+	}
 	s.Stop(false)
 	if e := waitFor(t, heard, sessions.Ended); e.Signal != "SIGHUP" {
 		t.Errorf(`%+v; want e.Signal = "SIGHUP"`, e)

@@ -36,8 +36,8 @@ type Finalized struct {
 	Branch      string      `json:"branch"`
 	Text        string      `json:"text"` // one sentence
 	Steps       []Step      `json:"steps"`
-	Commit      string      `json:"commit,omitempty"`
-	Stat        DiffStat    `json:"stat"` // of the branch against its base
+	Commit      string      `json:"commit,omitempty"` // the branch's last one
+	Stat        DiffStat    `json:"stat"`             // of the branch against its base
 	Pull        *forge.Pull `json:"pull,omitempty"`
 }
 
@@ -135,7 +135,8 @@ func (m *Manager) finalCommit(ctx context.Context, w Workspace, req FinalizeRequ
 	return c.Hash, err
 }
 
-// ahead reports whether the branch has commits that its base has not, and sets out.Stat.
+// ahead reports whether the branch has commits that its base has not, and sets out.Commit and
+// out.Stat.
 func (m *Manager) ahead(ctx context.Context, w Workspace, out *Finalized) (bool, error) {
 	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err != nil || head == "" {
@@ -145,6 +146,7 @@ func (m *Manager) ahead(ctx context.Context, w Workspace, out *Finalized) (bool,
 	if err != nil || from == head {
 		return false, err
 	}
+	out.Commit = head // also if the agent committed by itself
 	out.Stat, err = m.stat(ctx, w, from, head)
 	return true, err
 }

@@ -68,9 +68,16 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 		"refs/pull/1/head"); got != "Workspace Agent <workspace-agent@noreply.invalid> Add a file" {
 		t.Errorf(`commit: %q; want got = "Workspace Agent <workspace-agent@noreply.invalid> Add a file"`, got)
 	}
-	// More work goes to the same pull request.
+	// More work, which is committed before, goes to the same pull request.
 	s.write(w.Path+"/src/more.go", "package widget\n")
-	if f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{Message: "More"}); err != nil || f.Pull == nil || f.Pull.Number != 1 ||
+	more, err := s.m.Commit(ctx, w.ID, "More")
+	if err != nil {
+		t.Fatalf("commit: got %v, want no error", err)
+	}
+	if f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{}); err == nil && f.Commit != more.Hash {
+		t.Errorf("the commit: got %q, want the one that was there, %q", f.Commit, more.Hash)
+	}
+	if err != nil || f.Pull == nil || f.Pull.Number != 1 ||
 		f.Stat.Files != 2 {
 		t.Errorf("%+v, %v; want no error, f.Pull not nil, f.Pull.Number = 1, f.Stat.Files = 2", f, err)
 	}

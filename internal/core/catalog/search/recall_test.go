@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 // wanted returns tools as servers declare them, each with a query by which a user who needs
@@ -95,5 +97,73 @@ func TestSearchFindsWhatIsMeantAmongTenThousand(t *testing.T) {
 	}
 	if recall := float64(found) / float64(len(wanted())); recall < 0.9 {
 		t.Errorf("recall at 5 is %.2f; want recall at least 0.9", recall)
+	}
+}
+
+// published fills a catalog with the published tools and generated ones, n in all.
+func published(t testing.TB, n int) *compile.Agent {
+	t.Helper()
+	byServer := make(map[string][]capability.Contribution)
+	for _, tl := range catalogtest.Neighbours(n) {
+		c := tool(tl.Name, "", tl.Description)
+		properties := make(map[string]map[string]string)
+		for _, a := range tl.Arguments {
+			properties[a] = map[string]string{"type": "string"}
+		}
+		schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties})
+		if err != nil {
+			t.Fatalf("the schema of %s: got %v, want no error", tl.Name, err)
+		}
+		c.InputSchema = schema
+		byServer[tl.Server] = append(byServer[tl.Server], c)
+	}
+	var modules []capability.Module
+	for server, list := range byServer {
+		modules = append(modules, module("mcp."+server, server, list...))
+	}
+	_, comp := fill(t, catalog.Settings{}, modules...)
+	return comp.Compile(&capability.Context{})
+}
+
+// TestRequestsFindTheirTools measures how often a request in a person's words finds the tool that does
+// it, with its words alone and in at most two searches.
+func TestRequestsFindTheirTools(t *testing.T) {
+	t.Parallel()
+	requestsFind(t, 10_000, 0.9)
+}
+
+func requestsFind(t *testing.T, n int, want float64) {
+	t.Helper()
+	a := published(t, n)
+	var ix search.Index
+	requests := catalogtest.Requests()
+	found, top := 0, 0
+	for _, r := range requests {
+		var got string
+		ok := false
+		for i, query := range r.Searches() {
+			hits := ix.Search(a, query, 0, compile.Spelling{}, nil)
+			got += names(hits) + " | "
+			at := slices.IndexFunc(hits, func(h search.Hit) bool {
+				return h.Action.Entries[0].Contribution.Tool == r.Tool // its name is qualified if another tool's is similar
+			})
+			if ok = at >= 0; ok {
+				if i == 0 && at == 0 {
+					top++
+				}
+				break
+			}
+		}
+		if ok {
+			found++
+		} else {
+			t.Logf("%q does not find %s but %s", r.Text, r.Tool, got)
+		}
+	}
+	recall := float64(found) / float64(len(requests))
+	t.Logf("FIGURES of %d tools: %.1f %% of %d requests find their tool in two searches, %.1f %% first in the first", n, 100*recall,
+		len(requests), 100*float64(top)/float64(len(requests)))
+	if recall < want {
+		t.Errorf("requests that find their tool in two searches: got %.3f of them, want %.2f", recall, want)
 	}
 }
