@@ -96,7 +96,9 @@ func (w *world) follow(t *testing.T, method, id, rest string) string {
 
 // TestDelegatingOverMCP: an agent finds the actions, is asked, and follows what it began.
 func TestDelegatingOverMCP(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(home string) {
+		ok(t, os.WriteFile(filepath.Join(home, "catalog.yaml"), []byte("exposure: {own: listed}\n"), 0o600))
+	})
 	for _, kind := range []string{"v1", "v2-legacy", "v2-modern"} {
 		t.Run(kind, func(t *testing.T) {
 			next, goOn := w.clientSteps(t, "delegate.mjs", kind)
