@@ -253,11 +253,11 @@ func (w *world) rule(assistant string) (map[capability.ID]ruling, string) {
 	return out, text
 }
 
-// play sends one message and follows its run to the end. Approvals are decided at random; it returns
-// those that were given.
-func (w *world) play(round uint64) map[string]capability.ID {
+// play sends one message and follows its run to the end. Approvals are decided at random; those that
+// were given are added to given.
+func (w *world) play(round uint64, given map[string]capability.ID) {
 	w.t.Helper()
-	given, decided := make(map[string]capability.ID), make(map[string]bool)
+	decided := make(map[string]bool)
 	f, err := w.engine.Send(w.t.Context(), agent.Message{
 		Person: w.person, Session: fmt.Sprint("s", round), Text: "go", Turns: []agent.Turn{{Text: "go"}},
 	})
@@ -272,7 +272,7 @@ func (w *world) play(round uint64) map[string]capability.ID {
 			w.t.Fatalf("next: got %v, want no error", err)
 		}
 		if ev.Type == "end" {
-			return given
+			return
 		}
 		if ev.Type != "park" {
 			continue
@@ -337,8 +337,9 @@ func (w *world) records(calls []capability.Call) map[string]recorded {
 }
 
 // TestTheAgentMakesNoCallWithoutAPermit requires, for random rules and a model that answers at random,
-// that each call of a tool is permitted by the rules or approved for this very tool, that the
-// audit has the reason, and that a prompt names only tools that the person and the agent may see.
+// that each call of a tool is permitted by the rules or approved for this very tool, each approval
+// for one call, that the audit has the reason, and that a prompt names only tools that the person and
+// the agent may see.
 func TestTheAgentMakesNoCallWithoutAPermit(t *testing.T) { agentPolicies(t, 150, rand.Uint64()) }
 
 func agentPolicies(t *testing.T, policies, seed uint64) {
@@ -348,6 +349,8 @@ func agentPolicies(t *testing.T, policies, seed uint64) {
 	if err != nil {
 		t.Fatalf("the assistant: got %v, want no error", err)
 	}
+	// An approval that a run left unused is for the same call of a later run, once.
+	given := make(map[string]capability.ID)
 	calls, approved, hidden := 0, 0, 0
 	for round := range policies {
 		w.mu.Lock()
@@ -359,7 +362,7 @@ func agentPolicies(t *testing.T, policies, seed uint64) {
 			}
 		}
 		w.mu.Unlock()
-		given := w.play(round)
+		w.play(round, given)
 		w.mu.Lock()
 		made, faults := slices.Clone(w.made), slices.Clone(w.faults)
 		w.mu.Unlock()
@@ -372,11 +375,12 @@ func agentPolicies(t *testing.T, policies, seed uint64) {
 				return e.ID == c.Capability && e.Effect == capability.EffectExternal // after foreign text
 			})
 			ok := given[d.Approval] == c.Capability
+			delete(given, d.Approval)
 			switch {
 			case !is.permitted:
 				faults = append(faults, fmt.Sprintf("%s was called without a permit: %+v", c.Capability, r))
 			case (is.asks || outside) && !ok:
-				faults = append(faults, fmt.Sprintf("%s was called without an approval of it: %+v, given %v", c.Capability, r, given))
+				faults = append(faults, fmt.Sprintf("%s was called without an unused approval of it: %+v", c.Capability, r))
 			case d.Effect != "permit" || r.Metadata.CapabilityID != string(c.Capability):
 				faults = append(faults, fmt.Sprintf("the record of %s: got %+v, want its permit", c.Capability, r))
 			case ok && d.Approval != "":
