@@ -34,6 +34,7 @@ await page.locator("main h1").first().waitFor();
 await page.goto(`${base}/console/access`);
 await page.getByLabel("Name of a new passkey").fill("laptop");
 await page.getByRole("button", { name: "Add a passkey" }).click();
+await page.getByLabel("Six digits").waitFor(); // the code exists once the server has asked for it
 await page.getByLabel("Six digits").fill(await ask("code"));
 await page.getByRole("button", { name: "Confirm", exact: true }).click();
 await page.getByRole("list", { name: "Passkeys" }).getByText("laptop").waitFor();
