@@ -87,6 +87,7 @@ await page.keyboard.press("Enter");
 await page.getByLabel("Six digits").waitFor();
 await page.getByLabel("Six digits").fill(await ask("code"));
 await page.keyboard.press("Enter");
+await page.locator("dialog[open]").waitFor({ state: "detached" }); // it has the same words
 await page.getByText("(always)").waitFor();
 seen.notes.approved = true;
 

@@ -71,6 +71,7 @@ await ask("pending");
 // The key of the person confirms.
 for (const credential of credentials) await devtools.send("WebAuthn.addCredential", { authenticatorId: other.authenticatorId, credential });
 await page.getByRole("button", { name: "Use the passkey" }).click();
+await page.locator("dialog[open]").waitFor({ state: "detached" }); // it has the same words
 await page.getByText("(always)").waitFor();
 seen.approved = true;
 
