@@ -30,7 +30,7 @@ func (m *maker) files(t target, binary string, licences []byte) ([]packed, error
 		take = append(take, "release/install.sh")
 	}
 	if t.os == "linux" {
-		take = append(take, "release/junctor.service", "release/junctor.user.service")
+		take = append(take, "release/junctor.service", "cmd/junctor/junctor.user.service")
 	}
 	for _, name := range take {
 		data, err := os.ReadFile(filepath.Join(m.source, filepath.FromSlash(name)))

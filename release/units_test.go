@@ -15,11 +15,20 @@ import (
 // setting is a line of a unit.
 type setting struct{ section, key, value string }
 
+// readUnit reads a unit. That of a user's server is part of the program, which installs it too.
+func readUnit(t *testing.T, name string) []byte {
+	t.Helper()
+	if name == "junctor.user.service" {
+		name = "../cmd/junctor/" + name
+	}
+	return read(t, name)
+}
+
 func unitOf(t *testing.T, name string) []setting {
 	t.Helper()
 	var list []setting
 	var section string
-	for i, line := range strings.Split(string(read(t, name)), "\n") {
+	for i, line := range strings.Split(string(readUnit(t, name)), "\n") {
 		line = strings.TrimSpace(line)
 		key, value, ok := strings.Cut(line, "=")
 		switch {
@@ -98,7 +107,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	}
 	for name, manager := range map[string]string{"junctor.service": "--system", "junctor.user.service": "--user"} {
 		dir := t.TempDir()
-		there := regexp.MustCompile(`(?m)^ExecStart=\S+`).ReplaceAll(read(t, name), []byte("ExecStart=/bin/sh"))
+		there := regexp.MustCompile(`(?m)^ExecStart=\S+`).ReplaceAll(readUnit(t, name), []byte("ExecStart=/bin/sh"))
 		path := filepath.Join(dir, "junctor.service")
 		write(t, path, string(there))
 		cmd := exec.Command(analyze, "verify", manager, path)

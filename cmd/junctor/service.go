@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -29,38 +30,17 @@ const (
 // plainPath matches paths that systemd reads as they are.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._@+,=-]*$`)
 
+// userUnit is the unit that is released for a user's server.
+//
+//go:embed junctor.user.service
+var userUnit string
+
 // serviceUnit returns the unit of a user's server. An empty home is the default one.
 func serviceUnit(program, home string) string {
 	if home != "" {
 		home = " --home " + home
 	}
-	return `# A junctor of one's own: the user's server, with the user's files and agents. Settings
-# belong in a drop-in (systemctl --user edit junctor) or in the home's config.yaml.
-[Unit]
-Description=junctor, the capability plane for AI agents
-# What fails time after time does not mend itself either: then it stays down, until somebody
-# has looked (docs/install.md).
-StartLimitIntervalSec=120
-StartLimitBurst=6
-
-[Service]
-Type=exec
-ExecStart=` + program + ` serve` + home + `
-# Wrong flags and wrong configuration do not mend themselves.
-Restart=on-failure
-RestartSec=5
-RestartPreventExitStatus=2
-# It stops what it started by itself, within ten seconds; what is left after that is ended.
-KillMode=mixed
-TimeoutStopSec=30
-UMask=0077
-LimitNOFILE=65536
-# What holds extensions is the server's own sandbox. Task agents are the user's programs,
-# and may what the user may: a wall around all of it would only be in their way.
-
-[Install]
-WantedBy=default.target
-`
+	return strings.Replace(userUnit, "%h/.local/bin/junctor serve", program+" serve"+home, 1)
 }
 
 // service is the systemd unit of one user and home.

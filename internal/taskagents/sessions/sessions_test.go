@@ -264,7 +264,7 @@ func TestDialogs(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a task is held until somebody has answered", func(t *testing.T) {
+	t.Run("a task is held until its user has answered", func(t *testing.T) {
 		var chosen []int
 		play(t, func(s *sessions.Spec, _ *pipes) { s.Task = "hello" }, asks(fakecli.Trust(), &chosen), func(r *rig) {
 			e := r.until(sessions.BlockedNow)
