@@ -2,9 +2,6 @@ package console
 
 import (
 	"crypto/subtle"
-	"encoding/json"
-	"errors"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -74,14 +71,7 @@ type sessions struct {
 // sessions is an error, because it may hold those of a newer version.
 func openSessions(file string, now func() time.Time) (*sessions, error) {
 	s := &sessions{file: file, now: now}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &s.list)
-	}
-	if err != nil {
+	if err := hostfs.ReadJSON(file, &s.list); err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "console", "the file "+file+" cannot be read", err).
 			With("sessions_unreadable", "remove it; everyone signs in again")
 	}
@@ -99,11 +89,7 @@ func (s *sessions) drop() {
 
 // save writes the file.
 func (s *sessions) save() error {
-	data, err := json.Marshal(s.list)
-	if err == nil {
-		err = hostfs.WriteFile(s.file, data)
-	}
-	if err != nil {
+	if err := hostfs.WriteJSON(s.file, s.list); err != nil {
 		return capability.Wrap(capability.CodeFailed, "console", "the sessions cannot be saved", err)
 	}
 	s.saved = s.now()

@@ -6,11 +6,9 @@ package passkey
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -71,14 +69,7 @@ type Store struct {
 // Open reads the file.
 func Open(file string, now func() time.Time) (*Store, error) {
 	s := &Store{file: file, now: now}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &s.list)
-	}
-	if err != nil {
+	if err := hostfs.ReadJSON(file, &s.list); err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "console", "the file "+file+" cannot be read", err).
 			With("passkeys_unreadable", "remove it; everyone adds their passkeys again, with the code from the terminal")
 	}
@@ -86,11 +77,7 @@ func Open(file string, now func() time.Time) (*Store, error) {
 }
 
 func (s *Store) save() error {
-	data, err := json.Marshal(s.list)
-	if err == nil {
-		err = hostfs.WriteFile(s.file, data)
-	}
-	if err != nil {
+	if err := hostfs.WriteJSON(s.file, s.list); err != nil {
 		return capability.Wrap(capability.CodeFailed, "console", "the passkeys cannot be saved", err)
 	}
 	return nil

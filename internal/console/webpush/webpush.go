@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -102,17 +101,13 @@ type Service struct {
 // New reads the subscriptions. It drops them if the key that they were made for is gone.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, client: egress.NewClient(cfg.Addresses, attemptTimeout), pause: pause, queues: make(map[string]*queue)}
-	data, err := os.ReadFile(s.file())
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
 	var was stored
-	if err == nil {
-		err = json.Unmarshal(data, &was)
-	}
-	if err != nil {
+	if err := hostfs.ReadJSON(s.file(), &was); err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "console.push", "the file "+s.file()+" cannot be read", err).
 			With("subscriptions_unreadable", "remove it; notifications are switched on again in each browser")
+	}
+	if was.Key == "" {
+		return s, nil // the file does not exist
 	}
 	if err := s.loadKey(); err != nil {
 		return nil, err
@@ -290,11 +285,7 @@ func (s *Service) remove(ctx context.Context, cause string, match func(one Subsc
 
 // save replaces the list, in the file first. The caller holds mu.
 func (s *Service) save(list []Subscription) error {
-	data, err := json.Marshal(stored{Key: s.public, Subscriptions: list})
-	if err == nil {
-		err = hostfs.WriteFile(s.file(), data)
-	}
-	if err != nil {
+	if err := hostfs.WriteJSON(s.file(), stored{Key: s.public, Subscriptions: list}); err != nil {
 		return capability.Wrap(capability.CodeFailed, "console.push", "the subscriptions cannot be saved", err)
 	}
 	s.list = list

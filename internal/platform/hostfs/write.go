@@ -1,7 +1,9 @@
 package hostfs
 
 import (
+	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -19,6 +21,27 @@ func WriteFile(path string, data []byte) error {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+// ReadJSON decodes a file that WriteJSON wrote. It leaves v as it is if the file does not exist.
+func ReadJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// WriteJSON writes v as JSON with [WriteFile].
+func WriteJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, data)
 }
 
 // SyncDir flushes the entries of a folder to disk.
