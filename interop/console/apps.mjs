@@ -1,39 +1,26 @@
 // Opens the pages of MCP servers' tools in the console and prints one JSON object with what it saw. It is
 // started by apps_test.go with: node apps.mjs URL LINK
 // The variable ADMIN_TOKEN is the token of an admin, who sees the codes that confirm decisions.
-import { existsSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { confirm, launch } from "./browser.mjs";
 
 const [url, link] = process.argv.slice(2);
 const base = new URL(link).origin;
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext();
 const page = await context.newPage();
 const seen = { violations: [] };
 await page.goto(link);
 await page.locator("nav").waitFor();
 
-/** Confirms the decision whose dialog is open, and returns what it asked. */
-async function confirm() {
-  await page.getByLabel("Six digits").waitFor();
-  const what = await page.locator("dialog h1").textContent();
-  const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
-  await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
-  await page.keyboard.press("Enter");
-  await page.getByLabel("Six digits").waitFor({ state: "detached" });
-  return what;
-}
-
 // The page of a published server shows the result, and calls its server again.
 await page.goto(`${base}/console/catalog/${encodeURIComponent("ext.mcp.clock.get-time")}`);
 await page.getByRole("button", { name: "Call it" }).click();
-seen.called = await confirm();
+seen.called = await confirm(page, url);
 const clock = page.frameLocator("iframe");
 await clock.getByText(/20\d\d-\d\d-\d\dT/).first().waitFor();
 const first = await clock.getByText(/20\d\d-\d\d-\d\dT/).first().textContent();
 await clock.getByRole("button", { name: /get server time/i }).click();
-seen.confirmed = await confirm();
+seen.confirmed = await confirm(page, url);
 await page.waitForFunction(() => true);
 await clock.getByText(/20\d\d-\d\d-\d\dT/).first().waitFor();
 for (let i = 0; i < 200; i++) {
@@ -46,8 +33,8 @@ for (let i = 0; i < 200; i++) {
 await page.goto(`${base}/console/catalog/${encodeURIComponent("ext.mcp.hostile.show")}`);
 await page.getByLabel("Input as JSON").fill('{"text":"x"}');
 await page.getByRole("button", { name: "Call it" }).click();
-await confirm();
-seen.acts = await confirm();
+await confirm(page, url);
+seen.acts = await confirm(page, url);
 await page.frameLocator("iframe").getByText(/^done /).waitFor({ timeout: 60_000 });
 seen.hostile = JSON.parse((await page.frameLocator("iframe").locator("#out").textContent()).slice(5));
 seen.asks = await page.getByText("It asks to connect to").textContent();
@@ -56,7 +43,7 @@ seen.url = page.url();
 
 // What the page declares is allowed by the person, who sees all of it.
 await page.getByRole("button", { name: "Allow while it is open" }).click();
-seen.allowed = await confirm();
+seen.allowed = await confirm(page, url);
 await page.getByText("It may connect to").waitFor();
 await browser.close();
 process.stdout.write(`${JSON.stringify(seen)}\n`);

@@ -21,23 +21,8 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatalf("starting the server: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	var ready struct{ URL string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		t.Fatalf("reading the ready line: %v", err)
-	}
-	admin := dial(t, ready.URL, home, "admin")
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	admin := dial(t, url, home, "admin")
 	interop, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatalf("the folder of the tests: %v", err)
@@ -60,7 +45,7 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reading the token: %v", err)
 	}
-	driver := exec.CommandContext(ctx, "node", "apps.mjs", ready.URL, link.URL)
+	driver := exec.CommandContext(ctx, "node", "apps.mjs", url, link.URL)
 	driver.Stderr = os.Stderr
 	driver.Env = append(os.Environ(), "ADMIN_TOKEN="+strings.TrimSpace(string(token)))
 	answer, err := driver.Output()

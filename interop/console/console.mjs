@@ -1,25 +1,16 @@
 // Drives the web console in a real Chromium and prints one JSON object with what it saw.
 // It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE FINISHED_THREAD PAUSED_THREAD
-import { readFileSync, existsSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { asker, launch, serious } from "./browser.mjs";
 
 const [url, link, approval, agentToken, codeFile, finished, paused] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
-/** Asks the test for something, and waits until it is done. */
-async function ask(what) {
-  const file = `${codeFile}.${what.replaceAll(/[^a-z]/g, "_")}`;
-  process.stdout.write(`${what}\n`);
-  for (let i = 0; i < 1200 && !existsSync(file); i++) await new Promise((r) => setTimeout(r, 50));
-  return readFileSync(file, "utf8").trim();
-}
+const ask = asker(codeFile);
 
 const seen = { violations: [], errors: [], axe: [], wide: [], notes: {} };
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 await context.addInitScript(() => addEventListener("securitypolicyviolation", (e) => console.log(`violation ${e.violatedDirective} ${e.blockedURI}`)));
 const watch = (page) => {
@@ -46,13 +37,7 @@ for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tas
   await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
   for (const theme of ["light", "dark"]) {
     await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-    const devtools = await context.newCDPSession(page); // the page's policy forbids scripts of others
-    const { result } = await devtools.send("Runtime.evaluate", {
-      expression: `${axe};axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => v.id + " " + v.nodes[0].target.join(" "))))`,
-      awaitPromise: true,
-      returnByValue: true,
-    });
-    for (const finding of JSON.parse(result.value)) seen.axe.push(`${path} ${theme}: ${finding}`);
+    for (const finding of await serious(page)) seen.axe.push(`${path} ${theme}: ${finding}`);
   }
   await page.setViewportSize({ width: 320, height: 700 });
   if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(path);

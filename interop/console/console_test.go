@@ -53,6 +53,29 @@ func build(t *testing.T) string {
 	return program
 }
 
+// serve starts a server with further variables, which the end of the test stops. It returns its address.
+func serve(ctx context.Context, t *testing.T, program, home, listen string, env ...string) (url string, server *exec.Cmd) {
+	t.Helper()
+	server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
+	server.Env = append(os.Environ(), env...)
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	})
+	var ready struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		t.Fatalf("reading the server's first line: %v", err)
+	}
+	return ready.URL, server
+}
+
 func TestTheConsoleInABrowser(t *testing.T) {
 	if why := missing(); why != "" {
 		if os.Getenv("INTEROP_REQUIRED") != "" && why != "chromium is not installed" {
@@ -67,30 +90,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	files := t.TempDir()
 	registry := fakeregistry.Start(t, fakeregistry.Remote("example/weather", "1.0.0", "https://weather.example/mcp",
 		`{"name":"X-Region","description":"where","isRequired":true}`))
-	var server *exec.Cmd
-	var ready struct{ URL string }
-	start := func(listen string) {
-		t.Helper()
-		server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
-		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files, "JUNCTOR_AGENTS_RECORD=true",
-			"JUNCTOR_UPSTREAMS_REGISTRIES_MCP="+registry.URL)
-		out, err := server.StdoutPipe()
-		if err == nil {
-			err = server.Start()
-		}
-		if err == nil {
-			err = json.NewDecoder(out).Decode(&ready)
-		}
-		if err != nil {
-			t.Fatalf("the server does not start: %v", err)
-		}
-	}
-	start("127.0.0.1:0")
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
+	env := []string{"JUNCTOR_FS_ROOTS=files=" + files, "JUNCTOR_AGENTS_RECORD=true", "JUNCTOR_UPSTREAMS_REGISTRIES_MCP=" + registry.URL}
+	url, server := serve(ctx, t, program, home, "127.0.0.1:0", env...)
+	admin, agent := dial(t, url, home, "admin"), dial(t, url, home, "agent")
 
 	if err := os.WriteFile(filepath.Join(files, "plan.md"), []byte("as it was\n"), 0o600); err != nil {
 		t.Fatalf("writing a file: %v", err)
@@ -112,11 +114,11 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addChannel(t, admin, ready.URL)
+	addChannel(t, admin, url)
 	repo, finished, paused := makeTasks(t, admin, program, home)
 	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
-	driver := exec.CommandContext(ctx, "node", "console.mjs", ready.URL, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile, finished, paused)
+	driver := exec.CommandContext(ctx, "node", "console.mjs", url, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile, finished, paused)
 	driver.Stderr = os.Stderr
 	lines, err := driver.StdoutPipe()
 	if err != nil {
@@ -154,7 +156,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			_ = server.Process.Kill()
 			_ = server.Wait()
 		case "start":
-			start(strings.TrimPrefix(ready.URL, "http://"))
+			_, server = serve(ctx, t, program, home, strings.TrimPrefix(url, "http://"), env...)
 		default:
 			if err := json.Unmarshal(scan.Bytes(), &seen); err != nil {
 				t.Errorf("the browser's answer: %v in %.300s, want one JSON object", err, asked)

@@ -1,23 +1,13 @@
 // Confirms decisions in the web console with a passkey of Chromium's virtual authenticator, and
 // prints one JSON object with what it saw. It is started by passkey_test.go with:
 // node passkey.mjs URL LINK APPROVAL CODE_FILE PICTURES
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { asker, launch, serious } from "./browser.mjs";
 
 const [url, link, approval, codeFile, pictures] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
-/** Asks the test for something, and waits until it is done. */
-async function ask(what) {
-  const file = `${codeFile}.${what}`;
-  process.stdout.write(`${what}\n`);
-  for (let i = 0; i < 1200 && !existsSync(file); i++) await new Promise((r) => setTimeout(r, 50));
-  return readFileSync(file, "utf8").trim();
-}
+const ask = asker(codeFile);
 const seen = { violations: [], errors: [], axe: [] };
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 await context.addInitScript(() => addEventListener("securitypolicyviolation", (e) => console.log(`violation ${e.violatedDirective} ${e.blockedURI}`)));
 const page = await context.newPage();
@@ -51,12 +41,7 @@ await page.getByRole("button", { name: "Use the passkey" }).waitFor();
 seen.digits = await page.getByLabel("Six digits").count();
 for (const theme of ["light", "dark"]) {
   await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-  const { result } = await devtools.send("Runtime.evaluate", {
-    expression: `${axe};axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => v.id + " " + v.nodes[0].target.join(" "))))`,
-    awaitPromise: true,
-    returnByValue: true,
-  });
-  for (const finding of JSON.parse(result.value)) seen.axe.push(`${theme}: ${finding}`);
+  for (const finding of await serious(page)) seen.axe.push(`${theme}: ${finding}`);
   if (pictures) await page.screenshot({ path: `${pictures}/passkey-${theme}.png` });
 }
 // Another authenticator, such as one that an agent brings along, has no key for it.

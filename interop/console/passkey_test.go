@@ -28,25 +28,9 @@ func TestPasskeysConfirmDecisionsInABrowser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+t.TempDir())
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	var ready struct{ URL string }
-	if err == nil {
-		err = json.NewDecoder(out).Decode(&ready)
-	}
-	if err != nil {
-		t.Fatalf("the server does not start: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
-	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0", "JUNCTOR_FS_ROOTS=files="+t.TempDir())
+	admin, agent := dial(t, url, home, "admin"), dial(t, url, home, "agent")
+	err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
 		"target": "fs.writeText", "input": map[string]any{"path": "plan.md", "text": "x"},
 	}, nil)
 	approval, _ := capability.AsError(err).Details["approval"].(string)
@@ -58,7 +42,7 @@ func TestPasskeysConfirmDecisionsInABrowser(t *testing.T) {
 		t.Fatalf("POST /api/v1/console/codes: %v, want a link", err)
 	}
 	codeFile := filepath.Join(t.TempDir(), "code")
-	driver := exec.CommandContext(ctx, "node", "passkey.mjs", ready.URL, link.URL, approval, codeFile, os.Getenv("PICTURES"))
+	driver := exec.CommandContext(ctx, "node", "passkey.mjs", url, link.URL, approval, codeFile, os.Getenv("PICTURES"))
 	driver.Stderr = os.Stderr
 	lines, err := driver.StdoutPipe()
 	if err == nil {

@@ -2,17 +2,13 @@
 // what it saw. It is started by push_test.go with: node push.mjs URL LINK APPROVAL PICTURE
 // Chromium has no push service here: a stub makes the subscription, and the messages of one are
 // delivered by the DevTools protocol.
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { launch, serious } from "./browser.mjs";
 
 const [url, link, approval, picture] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
 const seen = { violations: [], errors: [], axe: [], notices: [] };
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 await context.grantPermissions(["notifications"], { origin: base });
 await context.addInitScript(() => {
@@ -57,12 +53,7 @@ await page.setViewportSize({ width: 1280, height: 800 });
 const devtools = await context.newCDPSession(page);
 for (const theme of ["light", "dark"]) {
   await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-  const { result } = await devtools.send("Runtime.evaluate", {
-    expression: `${axe};axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => v.id + " " + v.nodes[0].target.join(" "))))`,
-    awaitPromise: true,
-    returnByValue: true,
-  });
-  for (const finding of JSON.parse(result.value)) seen.axe.push(`${theme}: ${finding}`);
+  for (const finding of await serious(page)) seen.axe.push(`${theme}: ${finding}`);
 }
 
 // The worker shows what a push service delivers, whatever it is, and leads to our pages only.

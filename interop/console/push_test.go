@@ -26,25 +26,9 @@ func TestNotificationsInABrowser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+t.TempDir())
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	var ready struct{ URL string }
-	if err == nil {
-		err = json.NewDecoder(out).Decode(&ready)
-	}
-	if err != nil {
-		t.Fatalf("the server does not start: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
-	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0", "JUNCTOR_FS_ROOTS=files="+t.TempDir())
+	admin, agent := dial(t, url, home, "admin"), dial(t, url, home, "agent")
+	err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
 		"target": "fs.writeText", "input": map[string]any{"path": "plan.md", "text": "x"},
 	}, nil)
 	approval, _ := capability.AsError(err).Details["approval"].(string)
@@ -59,7 +43,7 @@ func TestNotificationsInABrowser(t *testing.T) {
 	if to := os.Getenv("PICTURES"); to != "" {
 		picture = filepath.Join(to, "notifications.png")
 	}
-	driver := exec.CommandContext(ctx, "node", "push.mjs", ready.URL, link.URL, approval, picture)
+	driver := exec.CommandContext(ctx, "node", "push.mjs", url, link.URL, approval, picture)
 	driver.Stderr = os.Stderr
 	printed, err := driver.Output()
 	if err != nil {

@@ -1,15 +1,14 @@
 // Makes the screenshots of the documentation: node screenshots.mjs JUNCTOR OUT. It starts a server
 // with real MCP servers in a temporary folder, lets an agent ask for something, and looks.
 import { spawn, execFileSync } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
 
 const [junctor, out] = process.argv.slice(2).map((p) => resolve(p));
 const packages = resolve(dirname(fileURLToPath(import.meta.url)), "../node_modules/@modelcontextprotocol");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
 const root = mkdtempSync(join(tmpdir(), "demo-"));
 const home = join(root, "home");
 const notes = join(root, "notes");
@@ -43,7 +42,7 @@ try {
   });
   await call("ext.mcp.memory.create_entities", { entities: [{ name: "deployment key", entityType: "secret", observations: ["rotated every quarter"] }] });
 
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = await launch();
   const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
   const look = async (path, name, theme) => {
     await page.goto(`${url.replace("127.0.0.1", "localhost")}/console${path}`);

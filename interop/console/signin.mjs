@@ -1,16 +1,12 @@
 // Signs people in to the web console in a real Chromium, with an OpenID provider, and prints one
 // JSON object with what it saw. It is started by tools/idp with: node signin.mjs URL PROVIDER PICTURES
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { launch, serious } from "./browser.mjs";
 
 const [url, provider, pictures] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
 const seen = { violations: [], errors: [], axe: [] };
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 /** A browser of its own, with a page. */
 async function open() {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -40,13 +36,7 @@ await ann.page.goto(`${base}/console/approvals`);
 await button(ann.page).waitFor();
 for (const theme of ["light", "dark"]) {
   await ann.page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-  const devtools = await ann.context.newCDPSession(ann.page); // the page's policy forbids scripts of others
-  const { result } = await devtools.send("Runtime.evaluate", {
-    expression: `${axe};axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => v.id + " " + v.nodes[0].target.join(" "))))`,
-    awaitPromise: true,
-    returnByValue: true,
-  });
-  for (const finding of JSON.parse(result.value)) seen.axe.push(`${theme}: ${finding}`);
+  for (const finding of await serious(ann.page)) seen.axe.push(`${theme}: ${finding}`);
   if (pictures) await ann.page.screenshot({ path: `${pictures}/signin-${theme}.png` });
 }
 await ann.page.setViewportSize({ width: 320, height: 700 });

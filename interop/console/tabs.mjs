@@ -1,12 +1,10 @@
 // Opens twelve tabs of the console, three of them with a live terminal, and a thirteenth by its address.
 // It prints one JSON object with what it saw. It is started by tabs_test.go with: node tabs.mjs LINK THREAD
-import { existsSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
 
 const [link, thread] = process.argv.slice(2);
 const base = new URL(link).origin;
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext();
 const seen = { live: 0, watching: 0, badges: 0 };
 

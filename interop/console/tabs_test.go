@@ -29,23 +29,8 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatalf("starting the server: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	var ready struct{ URL string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		t.Fatalf("reading the ready line: %v", err)
-	}
-	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
+	address, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	admin, agent := dial(t, address, home, "admin"), dial(t, address, home, "agent")
 	create := exec.CommandContext(ctx, program, "tasks", "create", "sleep 600", "--agent", "shell", "--scratch")
 	create.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
 	if out, err := create.CombinedOutput(); err != nil {
@@ -57,7 +42,7 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	}
 
 	// The browser reaches the server through this proxy, which counts the feeds.
-	to, err := url.Parse(ready.URL)
+	to, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("the server's address: %v", err)
 	}

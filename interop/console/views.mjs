@@ -1,29 +1,19 @@
 // Opens the views of an endpoint in the console and prints one JSON object with what it saw. It is
 // started by views_test.go with: node views.mjs URL LINK ENDPOINT
 // The variable ADMIN_TOKEN is the token of an admin, who sees the codes that confirm decisions.
-import { existsSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { confirm, launch } from "./browser.mjs";
 
 const [url, link, endpoint] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
-const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
 const seen = { errors: [] };
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const context = await browser.newContext();
 const page = await context.newPage();
 page.on("console", (m) => process.env.DEBUG && console.error(m.type(), m.text().slice(0, 300)));
 page.on("pageerror", (e) => page.frames().length && seen.errors.push(e.message));
 await page.goto(link);
 await page.locator("nav").waitFor();
-
-/** Confirms the decision whose dialog is open. */
-async function confirm() {
-  await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
-  const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
-  await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
-  await page.keyboard.press("Enter");
-}
 
 // The endpoint is connected on the page Connect, and says what it is.
 await page.goto(`${base}/console/connect`);
@@ -34,7 +24,7 @@ await page.getByLabel("What it is, such as home-machine").fill("home-machine");
 const sent = page.waitForRequest((r) => r.url().endsWith("/api/capability-router/connect"));
 await page.getByRole("button", { name: "Add it" }).click();
 seen.sent = (await sent).postDataJSON();
-await confirm();
+await confirm(page, url);
 await page.getByText("Connected as far").waitFor();
 seen.connected = await page.getByText("Connected as far").textContent();
 
@@ -56,7 +46,7 @@ await page.getByRole("button", { name: "Decide nothing" }).click();
 await page.getByLabel("Six digits").waitFor({ state: "detached" });
 await page.getByRole("button", { name: "Reload" }).click();
 await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
-await confirm();
+await confirm(page, url);
 await page.frameLocator("iframe").getByText("done").waitFor({ timeout: 60_000 });
 seen.url = page.url();
 seen.pages = context.pages().length;

@@ -129,28 +129,13 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	defer far.Close()
 
 	home := filepath.Join(t.TempDir(), "home")
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait()
-	})
-	var ready struct{ URL string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		t.Fatalf("ready line: %v", err)
-	}
-	admin := dial(t, ready.URL, home, "admin")
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	admin := dial(t, url, home, "admin")
 	var link struct{ URL string }
 	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
 		t.Fatal(err)
 	}
-	driver := exec.CommandContext(ctx, "node", "views.mjs", ready.URL, link.URL, far.URL)
+	driver := exec.CommandContext(ctx, "node", "views.mjs", url, link.URL, far.URL)
 	driver.Stderr = os.Stderr
 	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
 	if err != nil {
