@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func TestALongRunIsCompacted(t *testing.T) {
 				t.Fatalf("open: got %v, want no error", err)
 			}
 			var bodies [][]byte
-			model := &caller{tool: "look", steps: 20, asked: func(r modelwire.Request) {
+			model := &caller{tool: "look", steps: 40, asked: func(r modelwire.Request) {
 				body, err := modelwire.OpenAIChat.Encode(r)
 				if err != nil {
 					t.Errorf("encode: got %v, want no error", err)
@@ -111,6 +112,15 @@ func TestALongRunIsCompacted(t *testing.T) {
 					}
 					if summaries++; !strings.Contains(doc.Text, c.summary) || len(doc.Text) > 8<<10 {
 						t.Errorf("a summary: got %.200s, want %q in at most 8 KiB", doc.Text, c.summary)
+					}
+					read := 0 // results that the summary stands for
+					for _, old := range records {
+						if old.Kind == "result" && old.Seq <= doc.To {
+							read++
+						}
+					}
+					if call := fmt.Sprintf(`call look {"n":%d}`, read); c.small.text == "" && !strings.Contains(doc.Text, call) {
+						t.Errorf("a summary without a model ends with %.200s, want its last call too: %s", doc.Text[max(0, len(doc.Text)-200):], call)
 					}
 					last = doc.To
 				}

@@ -52,7 +52,7 @@ func (e *Engine) drive(ctx context.Context, r *run) error {
 	err := e.steps(working, r, row.Person)
 	if err != nil && errors.Is(context.Cause(working), errWork) {
 		return capability.Errorf(capability.CodeTimeout, "agent", "the agent worked for %s and did not finish", e.cfg.Budget.Work).
-			With("budget", "ask for less at once, or raise agent.budget.work")
+			With(reasonBudget, "ask for less at once, or raise agent.budget.work")
 	}
 	return err
 }
@@ -228,22 +228,31 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 // limit returns why the next answer has to be the last one, as a text for the model, or "". The
 // caller holds r.mu.
 func (e *Engine) limit(r *run) string {
-	why := ""
+	why := e.exhausted(r, 1)
 	switch {
-	case r.row.ModelCalls >= e.cfg.Budget.ModelCalls-1:
-		why = fmt.Sprintf("the limit of %d requests to the model is reached", e.cfg.Budget.ModelCalls)
+	case why != "":
 	case r.row.ToolCalls >= e.cfg.Budget.ToolCalls:
 		why = fmt.Sprintf("the limit of %d calls is reached", e.cfg.Budget.ToolCalls)
-	case e.cfg.Budget.Tokens > 0 && r.row.Tokens >= e.cfg.Budget.Tokens:
-		why = fmt.Sprintf("the limit of %d tokens is reached", e.cfg.Budget.Tokens)
-	case e.cfg.Budget.Cost > 0 && r.row.Cost >= e.cfg.Budget.Cost:
-		why = "the limit of the cost is reached"
 	case r.conv.repeats():
 		why = "the same call had the same result again"
 	default:
 		return ""
 	}
 	return final(why)
+}
+
+// exhausted returns which limit of requests to the model a run has reached, or "", if keep requests are to
+// be left. The caller holds r.mu.
+func (e *Engine) exhausted(r *run, keep int) string {
+	switch b := e.cfg.Budget; {
+	case r.row.ModelCalls >= b.ModelCalls-keep:
+		return fmt.Sprintf("the limit of %d requests to the model is reached", b.ModelCalls)
+	case b.Tokens > 0 && r.row.Tokens >= b.Tokens:
+		return fmt.Sprintf("the limit of %d tokens is reached", b.Tokens)
+	case b.Cost > 0 && r.row.Cost >= b.Cost:
+		return "the limit of the cost is reached"
+	}
+	return ""
 }
 
 // final returns the text that requests the last answer.

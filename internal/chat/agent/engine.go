@@ -284,7 +284,7 @@ func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error
 	if why, err := e.spent(ctx, m.Person.ID); err != nil || why != "" {
 		if err == nil {
 			err = capability.Errorf(capability.CodeOverloaded, "agent", "the agent answers you again tomorrow (UTC): %s", why).
-				With("budget", "an operator raises it with agent.budget.day")
+				With(reasonBudget, "an operator raises it with agent.budget.day")
 		}
 		return nil, err
 	}

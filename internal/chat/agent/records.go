@@ -65,7 +65,6 @@ type planned struct {
 	Reply   string          `json:"reply,omitzero"`
 	Tools   []string        `json:"tools,omitzero"` // names of tools to offer first
 	Trace   []string        `json:"trace,omitzero"`
-	Values  jsonx.Raw       `json:"values,omitzero"` // of the fields
 	Usage   modelwire.Usage `json:"usage,omitzero"`
 	Foreign bool            `json:"foreign,omitzero"` // the reply is the text of a module
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,11 +40,27 @@ func (t *turn) publish(ctx context.Context, event string, payload doc) {
 	}
 }
 
-// brief asks the small model for a text.
+// reasonBudget is the reason of errors of a budget that is used up.
+const reasonBudget = "budget"
+
+// brief asks the small model for a text. The error is overloaded, reason budget, where the run or its
+// person may use no more, but for the last answer.
 func (e *Engine) brief(ctx context.Context, r *run, req modelwire.Request) (string, modelwire.Usage, error) {
 	model := e.cfg.Small
 	if model == nil {
 		model = e.cfg.Model
+	}
+	r.mu.Lock()
+	person, why := r.row.Person, e.exhausted(r, 2)
+	r.mu.Unlock()
+	if why == "" {
+		var err error
+		if why, err = e.spent(ctx, person); err != nil {
+			return "", modelwire.Usage{}, err
+		}
+	}
+	if why != "" {
+		return "", modelwire.Usage{}, capability.Errorf(capability.CodeOverloaded, "agent", "%s", why).With(reasonBudget, "")
 	}
 	r.mu.Lock()
 	r.asks()
@@ -62,8 +79,6 @@ func shouldRun[T any](ctx context.Context, t *turn, list []T, item func(T) eliza
 	group.SetLimit(maxParallel)
 	for i, one := range list {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, stageTimeout)
-			defer cancel()
 			var got struct{ ShouldRun bool }
 			active[i] = t.ask(ctx, item(one), kind, "shouldRun", input, &got) == nil && got.ShouldRun
 			return nil
@@ -84,15 +99,10 @@ const (
 func (t *turn) stage(ctx context.Context, r *run, draft *conversation) (*eliza.Plan, error) {
 	fields := eliza.Limit(t.set.Fields, func(f eliza.Field) bool { return t.entry(f.Item, kindOfField, "shouldRun") != nil })
 	handlers := eliza.Limit(t.set.Handlers, func(h eliza.Handler) bool { return t.entry(h.Item, kindOfHandler, "shouldRun") != nil })
-	room := eliza.Room{Addressed: true} // other messages of groups do not reach the agent
-	if t.row.Route != nil {
-		room.Kind = t.row.Route.ConversationKind
-	}
-	must := eliza.ShouldRespond(room, "", t.question)
-	if len(fields)+len(handlers) == 0 && must {
+	if len(fields)+len(handlers) == 0 {
 		return nil, nil
 	}
-	about := doc{"message": t.message(), "state": t.state(draft.context.Segments), "availableContexts": t.contexts()}
+	about := doc{"message": t.message(), "state": t.state(draft.context.Segments), "availableContexts": append([]string{}, t.set.Contexts...)}
 	input := doc{"context": about}
 	of := func(f eliza.Field) eliza.Item { return f.Item }
 	active := make(map[string]bool)
@@ -106,15 +116,18 @@ func (t *turn) stage(ctx context.Context, r *run, draft *conversation) (*eliza.P
 	answer, usage, err := t.e.brief(ctx, r, modelwire.Request{
 		System: []string{draft.started.System, instructions}, Messages: draft.messages(), Cache: true,
 	})
+	if e := capability.AsError(err); e != nil && e.Reason == reasonBudget {
+		return nil, nil // the next answer is the last one
+	}
 	if err != nil {
 		return nil, err
 	}
-	plan, ok := eliza.NewPlan(answer, fields, t.set.Contexts, must)
+	plan, ok := eliza.NewPlan(answer, fields, t.set.Contexts)
 	if !ok {
 		plan.Trace = append(plan.Trace, "the model's first answer is not a JSON object")
 	}
 	t.usage = usage
-	// A module may have changed its mind, as elizaOS allows.
+	// A module may have changed its mind, as elizaOS allows. It is asked after every first answer.
 	for i, runs := range shouldRun(ctx, t, fields, of, kindOfField, input) {
 		if runs && ok && plan.Preempt == nil {
 			t.field(ctx, &plan, fields[i], fields, about)
@@ -129,13 +142,8 @@ func (t *turn) stage(ctx context.Context, r *run, draft *conversation) (*eliza.P
 	return &plan, context.Cause(ctx)
 }
 
-// contexts describes the contexts of all modules.
-func (t *turn) contexts() []string { return append([]string{}, t.set.Contexts...) }
-
 // field lets a field evaluator parse its value and act on it.
 func (t *turn) field(ctx context.Context, plan *eliza.Plan, f eliza.Field, fields []eliza.Field, about doc) {
-	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
-	defer cancel()
 	var parsed any
 	if f.Parses {
 		var got struct {
@@ -173,15 +181,12 @@ func (t *turn) field(ctx context.Context, plan *eliza.Plan, f eliza.Field, field
 
 // handler lets a response-handler evaluator change the plan.
 func (t *turn) handler(ctx context.Context, plan *eliza.Plan, h eliza.Handler, about doc) {
-	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
-	defer cancel()
-	input := doc{"context": doc{
-		"message": about["message"], "state": about["state"], "availableContexts": about["availableContexts"],
-		"messageHandler": doc{"processMessage": plan.Decision, "plan": doc{
-			"requiresTool": plan.NeedsTool, "contexts": append([]string{}, plan.Contexts...), "reply": plan.Reply,
-			"candidateActions": append([]string{}, plan.Candidates...),
-		}},
+	with := maps.Clone(about)
+	with["messageHandler"] = doc{"processMessage": plan.Decision, "plan": doc{
+		"requiresTool": plan.NeedsTool, "contexts": append([]string{}, plan.Contexts...), "reply": plan.Reply,
+		"candidateActions": append([]string{}, plan.Candidates...),
 	}}
+	input := doc{"context": with}
 	var runs struct{ ShouldRun bool }
 	if err := t.ask(ctx, h.Item, kindOfHandler, "shouldRun", input, &runs); err != nil {
 		plan.Fail(h.Item, string(capability.CodeOf(err)))
@@ -202,13 +207,9 @@ func (t *turn) handler(ctx context.Context, plan *eliza.Plan, h eliza.Handler, a
 
 // planEntries returns the records of a plan: itself, and its reply if the turn ends with it.
 func planEntries(plan *eliza.Plan, usage modelwire.Usage) (out []entry) {
-	values, err := jsonx.Marshal(plan.Values)
-	if err != nil {
-		values = nil
-	}
 	route := plan.Route()
 	out = append(out, entry{kindPlanned, planned{
-		Route: route, Reply: plan.Reply, Tools: slices.Concat(plan.Candidates, plan.Hints), Trace: plan.Trace, Values: values, Usage: usage,
+		Route: route, Reply: plan.Reply, Tools: slices.Concat(plan.Candidates, plan.Hints), Trace: plan.Trace, Usage: usage,
 		Foreign: plan.Foreign && plan.Reply != "",
 	}})
 	switch route {
@@ -275,7 +276,7 @@ func (e *Engine) evaluate(ctx context.Context, r *run, conv *conversation, o Out
 			}
 			s.Prepared = got.Prepared
 		}
-		named := slices.DeleteFunc(slices.Clone(t.set.Providers), func(p eliza.Provider) bool { return !slices.Contains(s.Providers, p.Name) })
+		named := eliza.Limit(t.set.Providers, func(p eliza.Provider) bool { return slices.Contains(s.Providers, p.Name) })
 		for _, one := range gather(ctx, t.providers(named), maxContext) {
 			s.State += one.Text + "\n"
 		}
@@ -319,7 +320,7 @@ func (t *turn) judge(
 	for i, value := range eliza.Split(sections, answer) {
 		s := sections[i]
 		if s.Processes {
-			call := doc{"message": input["message"], "state": input["state"], "options": input["options"]}
+			call := maps.Clone(input)
 			if v := decoded(s.Prepared); v != nil {
 				call["prepared"] = v
 			}

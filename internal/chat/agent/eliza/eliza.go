@@ -21,10 +21,11 @@ import (
 
 // Limits of one turn.
 const (
-	MaxFields     = 32 // also of handlers, evaluators and providers
-	MaxSchema     = 8 << 10
+	maxItems      = 32 // also of handlers, evaluators and providers
+	maxSchema     = 8 << 10
 	maxText       = 2 << 10 // of a description or a prompt
 	maxListed     = 32      // elements of a list of a plan
+	maxContexts   = 256     // of all modules
 	maxName       = 100
 	maxReply      = 16 << 10
 	maxTrace      = 64 // lines
@@ -102,12 +103,12 @@ func NewSet(manifests map[string]router.Module) *Set {
 			}
 			return i
 		}
-		s.Contexts = append(s.Contexts, m.Contexts...)
+		s.Contexts = append(s.Contexts, unique(m.Contexts)...)
 		for _, p := range m.Providers {
 			s.Providers = append(s.Providers, Provider{item(p.Name, nil), m.Contexts, p.Private, p.Dynamic})
 		}
 		for _, f := range m.ResponseHandlerFieldEvaluators {
-			if len(f.Schema) <= MaxSchema && !reserved(f.Name) {
+			if len(f.Schema) <= maxSchema && !reserved(f.Name) {
 				s.Fields = append(s.Fields, Field{item(f.Name, f.Priority), f.Description, jsonx.Raw(f.Schema), f.HasParse, f.HasHandle})
 			}
 		}
@@ -115,7 +116,7 @@ func NewSet(manifests map[string]router.Module) *Set {
 			s.Handlers = append(s.Handlers, Handler{item(h.Name, h.Priority)})
 		}
 		for _, e := range m.Evaluators {
-			if len(e.Schema) <= MaxSchema {
+			if len(e.Schema) <= maxSchema {
 				s.Evaluators = append(s.Evaluators, Evaluator{
 					item(e.Name, e.Priority), e.Prompt, jsonx.Raw(e.Schema), e.Providers, e.HasPrepare, e.HasProcessor,
 				})
@@ -138,6 +139,7 @@ func NewSet(manifests map[string]router.Module) *Set {
 	})
 	slices.Sort(s.Contexts)
 	s.Contexts = slices.Compact(s.Contexts)
+	s.Contexts = s.Contexts[:min(len(s.Contexts), maxContexts)]
 	return s
 }
 
@@ -149,7 +151,7 @@ func (i Item) compare(o Item) int {
 func Limit[T any](list []T, permitted func(T) bool) []T {
 	var out []T
 	for _, one := range list {
-		if len(out) < MaxFields && permitted(one) {
+		if len(out) < maxItems && permitted(one) {
 			out = append(out, one)
 		}
 	}
@@ -203,18 +205,6 @@ func Select(list []Provider, message string, contexts, named []string) []Provide
 			return slices.Contains(contexts, c) || Named(message, c)
 		}))
 	})
-}
-
-// Room describes where a message was written.
-type Room struct {
-	Kind      string // of the conversation: dm, group, …; empty: the chat of this server
-	Addressed bool   // the message mentions the agent or answers it
-}
-
-// ShouldRespond reports whether a message is answered without asking a model: in a private room, and
-// where it is addressed to the agent or names it. Otherwise Stage 1 decides.
-func ShouldRespond(r Room, agent, message string) bool {
-	return r.Kind == "" || r.Kind == "dm" || r.Addressed || Named(message, agent)
 }
 
 // decodeObject decodes the first JSON object in a text of a model, which may stand in a code block.

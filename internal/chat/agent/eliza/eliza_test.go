@@ -75,25 +75,6 @@ func TestSelectLeavesOutWhatIsNotNamed(t *testing.T) {
 	}
 }
 
-func TestWhoIsAnsweredWithoutAModel(t *testing.T) {
-	for _, c := range []struct {
-		room    eliza.Room
-		message string
-		want    bool
-	}{
-		{eliza.Room{}, "hi", true},
-		{eliza.Room{Kind: "dm"}, "hi", true},
-		{eliza.Room{Kind: "group"}, "hi", false},
-		{eliza.Room{Kind: "group", Addressed: true}, "hi", true},
-		{eliza.Room{Kind: "group"}, "what does ada think?", true},
-		{eliza.Room{Kind: "group"}, "canada is large", false},
-	} {
-		if got := eliza.ShouldRespond(c.room, "Ada", c.message); got != c.want {
-			t.Errorf("ShouldRespond(%+v, %q) = %v, want %v", c.room, c.message, got, c.want)
-		}
-	}
-}
-
 // The schema is the same bytes in every turn, whichever fields run.
 func TestTheSchemaIsStable(t *testing.T) {
 	s := set(t, `{"id":"m","name":"m","responseHandlerFieldEvaluators":[{"name":"mood","description":"The mood.","schema":{"type":"string"}}]}`)
@@ -131,23 +112,22 @@ func TestTheSchemaIsStable(t *testing.T) {
 func TestPlansOfFirstAnswers(t *testing.T) {
 	s := set(t, `{"id":"m","name":"m","contexts":["x"],"responseHandlerFieldEvaluators":[{"name":"n","description":"d","schema":{"type":["null","integer"]}}]}`)
 	for answer, c := range map[string]struct {
-		must  bool
 		route eliza.Route
 		ok    bool
 	}{
-		`{"replyText":"Hi","requiresTool":false}`:                             {true, eliza.RouteReply, true},
-		"Sure:\n```json\n{\"replyText\":\"Hi\"}\n```":                         {true, eliza.RouteReply, true},
-		`{"replyText":"Hi","requiresTool":true}`:                              {true, eliza.RouteTools, true},
-		`{"replyText":"","requiresTool":false}`:                               {true, eliza.RouteTools, true},
-		`{"replyText":"Hi","shouldRespond":"IGNORE"}`:                         {true, eliza.RouteReply, true},
-		`{"replyText":"Hi","shouldRespond":"STOP"}`:                           {false, eliza.RouteNone, true},
-		`{"replyText":7,"shouldRespond":["IGNORE"],"contexts":"x","mood":{}}`: {false, eliza.RouteTools, true},
-		`no JSON`:    {false, eliza.RouteTools, false},
-		`{"a":`:      {false, eliza.RouteTools, false},
-		`[1,2]`:      {false, eliza.RouteTools, false},
-		`} before {`: {false, eliza.RouteTools, false},
+		`{"replyText":"Hi","requiresTool":false}`:                             {eliza.RouteReply, true},
+		"Sure:\n```json\n{\"replyText\":\"Hi\"}\n```":                         {eliza.RouteReply, true},
+		`{"replyText":"Hi","requiresTool":true}`:                              {eliza.RouteTools, true},
+		`{"replyText":"","requiresTool":false}`:                               {eliza.RouteTools, true},
+		`{"replyText":"Hi","shouldRespond":"IGNORE"}`:                         {eliza.RouteReply, true},
+		`{"replyText":"Hi","shouldRespond":"STOP"}`:                           {eliza.RouteReply, true},
+		`{"replyText":7,"shouldRespond":["IGNORE"],"contexts":"x","mood":{}}`: {eliza.RouteTools, true},
+		`no JSON`:    {eliza.RouteTools, false},
+		`{"a":`:      {eliza.RouteTools, false},
+		`[1,2]`:      {eliza.RouteTools, false},
+		`} before {`: {eliza.RouteTools, false},
 	} {
-		p, ok := eliza.NewPlan(answer, s.Fields, s.Contexts, c.must)
+		p, ok := eliza.NewPlan(answer, s.Fields, s.Contexts)
 		if got := p.Route(); got != c.route || ok != c.ok {
 			t.Errorf("the plan of %s: got %s, %v, want %s, %v", answer, got, ok, c.route, c.ok)
 		}
@@ -195,7 +175,7 @@ func TestPatchesNeverWiden(t *testing.T) {
 func TestEffectsOfFields(t *testing.T) {
 	s := set(t, `{"id":"m","name":"m","responseHandlerFieldEvaluators":[{"name":"mood","description":"d","schema":{"type":"string"}}]}`)
 	effect := func(doc string) eliza.Plan {
-		p, _ := eliza.NewPlan(`{"replyText":"Hi"}`, s.Fields, nil, true)
+		p, _ := eliza.NewPlan(`{"replyText":"Hi"}`, s.Fields, nil)
 		var e eliza.Effect
 		if err := jsonx.Unmarshal([]byte(doc), &e); err != nil {
 			t.Fatalf("effect: got %v, want no error", err)

@@ -122,14 +122,14 @@ type Preempt struct {
 
 // The modes of a preempt.
 const (
-	AckAndStop  = "ack-and-stop"
-	IgnoreTurn  = "ignore"
-	DirectReply = "direct-reply"
+	ackAndStop  = "ack-and-stop"
+	ignoreTurn  = "ignore"
+	directReply = "direct-reply"
 )
 
 // NewPlan returns the plan of a model's first answer. A field that it lacks has the empty value of its
 // schema. An answer that is not a JSON object is a turn that is answered with tools; ok is false.
-func NewPlan(answer string, fields []Field, available []string, must bool) (p Plan, ok bool) {
+func NewPlan(answer string, fields []Field, available []string) (p Plan, ok bool) {
 	values, ok := decodeObject(answer)
 	if !ok {
 		return Plan{Decision: Respond, NeedsTool: true, Values: map[string]json.RawMessage{}}, false
@@ -142,10 +142,7 @@ func NewPlan(answer string, fields []Field, available []string, must bool) (p Pl
 		}
 	}
 	decode := func(name string, to any) { _ = jsonx.Unmarshal(p.Values[name], to) } // another type counts as the empty value
-	decode(fieldRespond, &p.Decision)
-	if must || p.Decision != Ignore && p.Decision != Stop {
-		p.Decision = Respond
-	}
+	p.Decision = Respond                                                            // a message that reaches the agent is for it; only modules decide otherwise
 	decode(fieldTool, &p.NeedsTool)
 	decode(fieldContexts, &p.Contexts)
 	decode(fieldCandidates, &p.Candidates)
@@ -296,9 +293,9 @@ func (p *Plan) ApplyEffect(f Field, e Effect, fields []Field, available []string
 		}
 		p.Apply(f.Item, patch, available)
 	}
-	if pre := e.Preempt; pre != nil && (pre.Mode == AckAndStop || pre.Mode == IgnoreTurn || pre.Mode == DirectReply) {
-		p.Preempt = &Preempt{pre.Mode, text.Line(pre.Reason, maxTraceLine)}
-		p.trace(f.Item, "preempt: "+pre.Mode)
+	if pre := e.Preempt; pre != nil && (pre.Mode == ackAndStop || pre.Mode == ignoreTurn || pre.Mode == directReply) {
+		p.Preempt = pre
+		p.trace(f.Item, "preempt: "+pre.Mode+" "+pre.Reason)
 	}
 }
 
@@ -325,11 +322,11 @@ const (
 // with tools.
 func (p *Plan) Route() Route {
 	switch {
-	case p.Preempt != nil && p.Preempt.Mode == IgnoreTurn, p.Decision == Ignore, p.Decision == Stop:
+	case p.Preempt != nil && p.Preempt.Mode == ignoreTurn, p.Decision == Ignore, p.Decision == Stop:
 		return RouteNone
 	case p.Preempt != nil && p.Reply != "":
 		return RouteReply
-	case p.Preempt != nil && p.Preempt.Mode == AckAndStop:
+	case p.Preempt != nil && p.Preempt.Mode == ackAndStop:
 		return RouteNone
 	case p.NeedsTool || p.Reply == "":
 		return RouteTools
