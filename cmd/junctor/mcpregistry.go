@@ -169,10 +169,6 @@ func (a *app) askInputs(ctx context.Context, plan mcpregistry.Plan, req *mcpregi
 	if a.json || !terminal(a.stdin) {
 		return missingInputs(plan)
 	}
-	as := req.As
-	if as == "" {
-		as = plan.Name[strings.LastIndex(plan.Name, "/")+1:]
-	}
 	var stored struct{ Secrets []struct{ Name string } }
 	if err := a.do(ctx, http.MethodGet, "/api/v1/secrets", nil, &stored); err != nil {
 		return err
@@ -205,7 +201,7 @@ func (a *app) askInputs(ctx context.Context, plan mcpregistry.Plan, req *mcpregi
 		if err != nil {
 			return err
 		}
-		base := as + "-" + strings.ToLower(strings.ReplaceAll(in.Key, "_", "-"))
+		base := plan.As + "-" + strings.ToLower(strings.ReplaceAll(in.Key, "_", "-"))
 		name := base
 		for n := 2; slices.ContainsFunc(stored.Secrets, func(s struct{ Name string }) bool { return s.Name == name }); n++ {
 			name = base + "-" + strconv.Itoa(n)

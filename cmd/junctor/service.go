@@ -154,12 +154,17 @@ func (s *service) install(ctx context.Context, o setupOptions) error {
 			return capability.Wrap(capability.CodeFailed, "setup", dir+" cannot be created", err)
 		}
 	}
+	err = nil
 	for _, file := range []string{s.recorded, s.unit} { // in this order, so that the undo finds a record of each unit
-		if err := hostfs.WriteFile(file, []byte(s.text)); err != nil {
-			return capability.Wrap(capability.CodeFailed, "setup", file+" cannot be written", err)
+		if err == nil {
+			if err = hostfs.WriteFile(file, []byte(s.text)); err != nil {
+				err = capability.Wrap(capability.CodeFailed, "setup", file+" cannot be written", err)
+			}
 		}
 	}
-	err = s.manager(ctx, "daemon-reload")
+	if err == nil {
+		err = s.manager(ctx, "daemon-reload")
+	}
 	if err == nil {
 		err = s.manager(ctx, "enable", "--now", serviceName)
 	}

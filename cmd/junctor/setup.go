@@ -69,7 +69,7 @@ a service of systemd, whose unit is shown first; --undo --service removes that t
 	return c
 }
 
-func (a *app) setup(ctx context.Context, o setupOptions) (err error) {
+func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
 		return capability.Errorf(capability.CodeInvalidInput, "setup",
 			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
@@ -78,7 +78,7 @@ func (a *app) setup(ctx context.Context, o setupOptions) (err error) {
 		return capability.Errorf(capability.CodeInvalidInput, "setup", "standard input is not a terminal, so nothing can be asked: give --yes or --dry-run")
 	}
 	var unit *service
-	if o.service {
+	if o.service && !o.list {
 		var err error
 		if unit, err = a.findService(); err != nil {
 			return err
@@ -108,13 +108,14 @@ func (a *app) setup(ctx context.Context, o setupOptions) (err error) {
 	if o.list {
 		return a.listClients(chosen)
 	}
-	if unit != nil && o.undo {
-		defer func() {
-			if err == nil {
-				err = a.removeService(ctx, unit)
-			}
-		}()
+	if err := a.setupClients(ctx, chosen, o); err != nil || unit == nil || !o.undo {
+		return err
 	}
+	return a.removeService(ctx, unit)
+}
+
+// setupClients connects or undoes the chosen clients, and reports what was done.
+func (a *app) setupClients(ctx context.Context, chosen []setupserve.Status, o setupOptions) error {
 	results := []setupserve.Result{}
 	var failures []error
 	for _, s := range chosen {

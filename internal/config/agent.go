@@ -22,7 +22,7 @@ type AgentBudget struct {
 	ModelCalls int           `koanf:"model_calls" doc:"Most requests to the model for one message."`
 	ToolCalls  int           `koanf:"tool_calls" doc:"Most calls of tools for one message, at most 64."`
 	Tokens     int           `koanf:"tokens" doc:"Most tokens for one message, of requests and answers together; 0: no limit."`
-	Cost       int           `koanf:"cost" doc:"Highest cost of one message by the prices of model.routes, in thousandths; 0: no limit."`
+	Cost       int           `koanf:"cost" doc:"Highest cost of one message by the prices of the model, in thousandths; 0: no limit."`
 	Work       time.Duration `koanf:"work" doc:"Longest work on one message; the time of waiting for approvals does not count."`
 	Day        DayBudget     `koanf:"day"`
 }

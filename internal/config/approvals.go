@@ -50,8 +50,8 @@ func (a Approvals) validate() error {
 	if a.Wait < 0 || a.Wait > MaxApprovalTimeout {
 		return fmt.Errorf("approvals.wait: %s is not 0 to %s", a.Wait, MaxApprovalTimeout)
 	}
-	if a.Desktop != "auto" && a.Desktop != "off" {
-		return fmt.Errorf("approvals.desktop: %q is not one of auto, off", a.Desktop)
+	if err := oneOf("approvals.desktop", a.Desktop, "auto", "off"); err != nil {
+		return err
 	}
 	if a.Webhook == "" {
 		return nil

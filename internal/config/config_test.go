@@ -412,10 +412,13 @@ func TestClientsWaitForApprovalsAsTheyAreConfigured(t *testing.T) {
 	if c, err = load("", `JUNCTOR_CLIENTS={"codex":{"approvals_wait":"50s"}}`); err != nil || c.WaitFor("agent:codex") != 50*time.Second {
 		t.Errorf("the variable: %s, %v; want 50s", c.WaitFor("agent:codex"), err)
 	}
+	if _, err := load("", `JUNCTOR_CLIENTS={"codex":{"approvals_wait":5}}`); err == nil || !strings.Contains(err.Error(), "is not a duration") {
+		t.Errorf("a number in the variable: got %v, want that it is not a duration", err)
+	}
 	for text, want := range map[string]string{
 		"clients: {a: {approvals_wait: 11m}}": "clients.a.approvals_wait", "clients: {a: {wait: 1m}}": "clients.a.wait is not a known key",
 		"clients: {a: {approvals_wait: 5}}": "is not a duration", "clients: [a]": "must be a mapping", "clients: {a: 1}": "must be a mapping",
-		"clients: {a: {}, a: {}}": "given once",
+		"clients: {a: {}, a: {}}": "given twice",
 	} {
 		if _, err := load(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%q) = %v, want %q", text, err, want)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -205,7 +204,7 @@ func typeName(t reflect.Type) string {
 	case "[]config.PublicRoute":
 		return "list of {endpoint, module, method, path}"
 	case "[]config.ModelRoute":
-		return "list of {class, kind, url, name, key_secret}"
+		return "list of {class, kind, url, name, key_secret, action, price_in, price_out}"
 	case "[]config.View":
 		return "list of {name, exposure, modules, own_names, name_limit, dotted}"
 	case "map[string]config.Client":
@@ -268,11 +267,14 @@ func readEnv(environ []string) (map[string]any, error) {
 			}
 			out[path] = views
 		case reflect.TypeFor[map[string]Client]():
-			var clients map[string]any
-			if err := json.Unmarshal([]byte(value), &clients); value != "" && err != nil {
+			if value == "" {
+				break
+			}
+			doc, err := parse([]byte("clients: " + value)) // JSON is YAML
+			if err != nil {
 				return nil, fmt.Errorf("environment: %s: clients are written as a JSON object: %w", name, err)
 			}
-			out[path] = clients
+			out[path] = doc["clients"]
 		case reflect.TypeFor[[]string]():
 			out[path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		default:
@@ -365,7 +367,7 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 		return fmt.Errorf("%d: %s has no value; leave the line out", n.Line, path)
 	case n.Kind == yaml.AliasNode:
 		return fmt.Errorf("%d: %s: aliases are not supported", n.Line, path)
-	case t.Kind() == reflect.Struct:
+	case t.Kind() == reflect.Struct || t.Kind() == reflect.Map:
 		if n.Kind != yaml.MappingNode {
 			return fmt.Errorf("%d: %s must be a mapping", n.Line, orTop(path))
 		}
@@ -380,26 +382,15 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 				return fmt.Errorf("%d: %s is given twice", key.Line, at)
 			}
 			seen[key.Value] = true
-			f, ok := field(t, key.Value)
-			if !ok {
+			var value reflect.Type
+			if t.Kind() == reflect.Map {
+				value = t.Elem()
+			} else if f, ok := field(t, key.Value); ok {
+				value = f.Type
+			} else {
 				return fmt.Errorf("%d: %s is not a known key", key.Line, at)
 			}
-			if err := checkNode(n.Content[i+1], f.Type, at); err != nil {
-				return err
-			}
-		}
-	case t.Kind() == reflect.Map:
-		if n.Kind != yaml.MappingNode {
-			return fmt.Errorf("%d: %s must be a mapping", n.Line, path)
-		}
-		seen := make(map[string]bool)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode || seen[key.Value] {
-				return fmt.Errorf("%d: each key of %s must be a name, and be given once", key.Line, path)
-			}
-			seen[key.Value] = true
-			if err := checkNode(n.Content[i+1], t.Elem(), path+"."+key.Value); err != nil {
+			if err := checkNode(n.Content[i+1], value, at); err != nil {
 				return err
 			}
 		}

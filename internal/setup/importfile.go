@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/junctor-run/junctor/capability"
@@ -24,8 +25,8 @@ func (s *Service) Import(ctx context.Context, by capability.Principal, req setup
 		readOnly, readWrite := s.folders(server)
 		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
 		if req.DryRun {
-			d, values := definition(server, upstreamName(server.Name))
-			out.Moved[server.Name] = d.Name
+			d, values, again := s.become(server, "")
+			out.Moved[server.Name] = cmp.Or(again, d.Name)
 			for _, v := range values {
 				out.Secrets = append(out.Secrets, v.name)
 			}

@@ -246,7 +246,8 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		}
 	} else {
 		for _, server := range move {
-			r.Servers[server.Name] = upstreamName(server.Name)
+			d, _, again := s.become(server, name)
+			r.Servers[server.Name] = cmp.Or(again, d.Name)
 		}
 	}
 	changes, left, err := c.Plan(s.root(file), file, now, s.cfg.Command[0],
@@ -391,19 +392,10 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
 // become secrets. A server that is an upstream already, from another client, is used again.
 func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
-	d, values := definition(server, upstreamName(server.Name))
-	for _, other := range s.cfg.Upstreams.Find(d) {
-		if s.sameSecrets(server.Env, d.EnvSecrets, other.EnvSecrets) && s.sameSecrets(server.Headers, d.HeaderSecrets, other.HeaderSecrets) {
-			r.Servers[server.Name] = other.Name
-			return nil
-		}
-	}
-	for base, n := d.Name, 2; s.taken(d.Name, values); n++ {
-		suffix := strconv.Itoa(n)
-		if n == 2 && r.Client != "" {
-			suffix = r.Client
-		}
-		d, values = definition(server, base+"-"+suffix)
+	d, values, again := s.become(server, r.Client)
+	if again != "" {
+		r.Servers[server.Name] = again
+		return nil
 	}
 	d.TrustHints = trustHints
 	d.ReadOnly, d.ReadWrite = s.folders(server)
@@ -422,6 +414,25 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 	}
 	r.Servers[server.Name], r.Added, r.Secrets = d.Name, append(r.Added, d.Name), append(r.Secrets, set...)
 	return nil
+}
+
+// become returns the upstream that a server of a client becomes, under a free name, and its secrets; or
+// the name of the upstream that it is already. client is "" for a file.
+func (s *Service) become(server clients.Server, client string) (d Definition, values []secretValue, again string) {
+	d, values = definition(server, upstreamName(server.Name))
+	for _, other := range s.cfg.Upstreams.Find(d) {
+		if s.sameSecrets(server.Env, d.EnvSecrets, other.EnvSecrets) && s.sameSecrets(server.Headers, d.HeaderSecrets, other.HeaderSecrets) {
+			return Definition{}, nil, other.Name
+		}
+	}
+	for base, n := d.Name, 2; s.taken(d.Name, values); n++ {
+		suffix := strconv.Itoa(n)
+		if n == 2 && client != "" {
+			suffix = client
+		}
+		d, values = definition(server, base+"-"+suffix)
+	}
+	return d, values, ""
 }
 
 // taken reports whether an upstream has the name, or one of the secrets exists with another value.

@@ -246,7 +246,7 @@ func (l *Log) recordAccess(ctx context.Context, event Event, by capability.Princ
 		return err
 	} else if got.Seq == 0 {
 		return capability.Errorf(capability.CodeUnavailable, "audit.arguments",
-			"the audit log cannot be written, so the arguments are not shown").With("audit_unavailable", "see junctor doctor")
+			"the audit log cannot be written, so nothing was done with the arguments").With("audit_unavailable", "see junctor doctor")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package approvalhook sends signed notices of approvals to a URL.
+// Package approvalhook sends signed notices of approvals to a URL, and shows them on the desktop.
 package approvalhook
 
 import (
@@ -267,7 +267,7 @@ func (h *Hook) failed(why string) {
 	h.mu.Unlock()
 }
 
-// Checks returns the finding of the doctor; none if the hook is nil.
+// Checks returns the finding of the doctor about the URL; none without one.
 func (h *Hook) Checks() []httpapi.Check {
 	if h == nil || h.url == "" {
 		return nil

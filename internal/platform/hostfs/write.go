@@ -10,14 +10,23 @@ import (
 
 // WriteFile creates or replaces a file atomically, with mode 0600. The content is on disk when it
 // returns, and a crash leaves the old content or the new one.
-func WriteFile(path string, data []byte) error {
+func WriteFile(path string, data []byte) error { return replace(path, data, true) }
+
+// ReplaceFile is like [WriteFile], but does not wait for the disk: a loss of power can leave a file
+// that is empty.
+func ReplaceFile(path string, data []byte) error { return replace(path, data, false) }
+
+func replace(path string, data []byte, sync bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // already gone after the rename
 	_, err = tmp.Write(data)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+	if sync {
+		err = errors.Join(err, tmp.Sync())
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)

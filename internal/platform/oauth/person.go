@@ -242,7 +242,7 @@ func (l *Login) Check(ctx context.Context) (state LoginState) {
 	state.Devices = c.Endpoint.DeviceAuthURL != ""
 	b := begun{State: "doctor", Nonce: "doctor", Verifier: oauth2.GenerateVerifier()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		c.AuthCodeURL(b.State, oidc.Nonce(b.Nonce), oauth2.S256ChallengeOption(b.Verifier)), http.NoBody)
+		c.AuthCodeURL(b.State, oidc.Nonce(b.Nonce), oauth2.S256ChallengeOption(b.Verifier)), nil)
 	if err != nil {
 		return LoginState{Err: l.unavailable(err)}
 	}

@@ -102,18 +102,22 @@ func cutTable(text []byte, key, name string) (table, rest []byte, ok bool) {
 	if toml.Unmarshal(text, &before) != nil || toml.Unmarshal(rest, &after) != nil {
 		return nil, nil, false
 	}
-	servers, isTable := before[key].(map[string]any)
-	if !isTable {
+	if _, isTable := before[key].(map[string]any); !isTable {
 		return nil, nil, false
 	}
-	delete(servers, name)
-	if len(servers) == 0 {
-		delete(before, key)
+	return table, rest, sameBut(before, after, key, name)
+}
+
+// sameBut reports whether a document without the member name of key equals another one. It changes both.
+func sameBut(with, without map[string]any, key, name string) bool {
+	members, _ := with[key].(map[string]any)
+	delete(members, name)
+	for _, doc := range []map[string]any{with, without} {
+		if left, isTable := doc[key].(map[string]any); isTable && len(left) == 0 || doc[key] == nil {
+			delete(doc, key)
+		}
 	}
-	if left, isTable := after[key].(map[string]any); isTable && len(left) == 0 {
-		delete(after, key)
-	}
-	return table, rest, reflect.DeepEqual(before, after)
+	return reflect.DeepEqual(with, without)
 }
 
 // ofTable reports whether a header names the table key.name or one below it.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ func (c Client) planYAML(home, file string, now Config, command string, args, re
 		change = overlay.Change{Kind: overlay.Block, Hash: true, Root: home, Path: file, Text: key + ":\n" + entry}
 	}
 	after, err := overlay.Preview(text, "setup", []overlay.Change{change})
-	if err != nil || !sameYAML(text, after, key, EntryName) {
+	if err != nil || !sameYAML(after, text, key, EntryName) {
 		return nil, nil, c.broken(file, key+" cannot be edited safely; add junctor by hand")
 	}
 	return append(changes, change), left, nil
@@ -142,10 +141,10 @@ func cutYAML(text []byte, key, name string) (entry, rest []byte, ok bool) {
 	return entry, rest, sameYAML(text, rest, key, name)
 }
 
-// sameYAML reports whether two texts have the same meaning except for the member name of key.
-func sameYAML(a, b []byte, key, name string) bool {
+// sameYAML reports whether a text without the member name of key has the meaning of another one.
+func sameYAML(with, without []byte, key, name string) bool {
 	var docs [2]map[string]any
-	for i, text := range [][]byte{a, b} {
+	for i, text := range [][]byte{with, without} {
 		doc, err := yamljson.ToJSON(text, "client_config")
 		if err != nil || json.Unmarshal(doc, &docs[i]) != nil {
 			return false
@@ -153,12 +152,8 @@ func sameYAML(a, b []byte, key, name string) bool {
 		if docs[i] == nil {
 			docs[i] = make(map[string]any)
 		}
-		members, _ := docs[i][key].(map[string]any)
-		if delete(members, name); len(members) == 0 {
-			delete(docs[i], key)
-		}
 	}
-	return reflect.DeepEqual(docs[0], docs[1])
+	return sameBut(docs[0], docs[1], key, name)
 }
 
 // readGoose reads the form of goose, where a server is one kind of an extension.

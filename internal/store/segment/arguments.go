@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // argumentsName is the length of a name in characters.
@@ -41,18 +42,7 @@ func (a *Arguments) Put(name string, sealed []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(sealed)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return hostfs.ReplaceFile(path, sealed)
 }
 
 // Get implements audit.Arguments.

@@ -59,7 +59,7 @@ func (c *Client) hasFile(ctx context.Context, base string, f *form, want string)
 			Hashes   map[string]string
 		}
 	}
-	name := regexp.MustCompile(`[-_.]+`).ReplaceAllString(strings.ToLower(f.Identifier), "-")
+	name := separators.ReplaceAllString(strings.ToLower(f.Identifier), "-")
 	if err := c.fetch(ctx, base+"/"+url.PathEscape(name)+"/", "application/vnd.pypi.simple.v1+json", &index); err != nil {
 		return false, err
 	}
@@ -75,8 +75,7 @@ func (c *Client) hasFile(ctx context.Context, base string, f *form, want string)
 // hashesTo reports whether the archive of a version has the hash.
 func (c *Client) hashesTo(ctx context.Context, base string, f *form, want string) (bool, error) {
 	var version struct {
-		Name, Version string
-		Dist          struct{ Tarball string }
+		Dist struct{ Tarball string }
 	}
 	if err := c.fetch(ctx, base+"/"+url.PathEscape(f.Identifier)+"/"+url.PathEscape(f.Version), "application/json", &version); err != nil {
 		return false, err
@@ -85,7 +84,7 @@ func (c *Client) hashesTo(ctx context.Context, base string, f *form, want string
 	if err != nil || from.Scheme+"://"+from.Host != origin(base) && from.Scheme != "https" {
 		return false, invalid("the address of an archive is not https")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
 	if err != nil {
 		return false, invalid("the address of an archive cannot be read")
 	}
@@ -95,9 +94,16 @@ func (c *Client) hashesTo(ctx context.Context, base string, f *form, want string
 			With(ReasonUnreached, "")
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, capability.Errorf(capability.CodeUnavailable, "registry", "the package %s cannot be fetched: status %d", f.Identifier,
+			resp.StatusCode).With(ReasonUnreached, "")
+	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(resp.Body, maxPackage+1))
-	if err != nil || n > maxPackage || resp.StatusCode != http.StatusOK {
+	if n > maxPackage {
+		return false, capability.Errorf(capability.CodeTooLarge, "registry", "the package %s has more than %d MiB", f.Identifier, maxPackage>>20)
+	}
+	if err != nil {
 		return false, capability.Wrap(capability.CodeUnavailable, "registry", "the package "+f.Identifier+" cannot be fetched whole", err).
 			With(ReasonUnreached, "")
 	}

@@ -106,7 +106,7 @@ type Found struct {
 func (c *Client) Search(ctx context.Context, text string) (Found, error) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 || len(words) > maxWords || len(text) > maxName {
-		return Found{}, capability.Errorf(capability.CodeInvalidInput, "registry.search", "search for 1 to %d words", maxWords).
+		return Found{}, capability.Errorf(capability.CodeInvalidInput, "registry.search", "search for 1 to %d words of at most %d bytes together", maxWords, maxName).
 			With(ReasonInput, "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
@@ -246,7 +246,7 @@ func (c *Client) get(ctx context.Context, path string, out any) error {
 
 // fetch requests a JSON document.
 func (c *Client) fetch(ctx context.Context, address, accept string, out any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return invalid("an address cannot be read")
 	}

@@ -46,6 +46,7 @@ type Plan struct {
 	Version     string  `json:"version"`
 	Package     string  `json:"package"`
 	Status      string  `json:"status"`
+	As          string  `json:"as"` // name of the upstream
 	Inputs      []Input `json:"inputs"`
 	// Record is nil while a required input is missing. New definitions of it wait for an approval.
 	Record *record.Record `json:"record,omitempty"`
@@ -60,7 +61,9 @@ var (
 	semantic  = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 	exact     = regexp.MustCompile(`^[0-9][0-9A-Za-z.!+_-]*$`)
 	tag       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-	variable  = regexp.MustCompile(`\{[A-Za-z0-9_.-]+\}`)
+	// separators are equal in names of PyPI.
+	separators = regexp.MustCompile(`[-_.]+`)
+	variable   = regexp.MustCompile(`\{[A-Za-z0-9_.-]+\}`)
 )
 
 // Plan resolves a request. Errors: not_found; unavailable; invalid_input, reasons registry_deleted,
@@ -102,7 +105,7 @@ func (c *Client) Plan(ctx context.Context, req Request) (Plan, error) {
 	}
 	rec.Registry = &record.Origin{Name: e.Name, Version: e.Version, Package: f.kind}
 	p := Plan{
-		Name: e.Name, Title: e.Title, Description: e.Description, Version: e.Version, Package: f.kind, Status: e.Status, Inputs: r.inputs,
+		Name: e.Name, Title: e.Title, Description: e.Description, Version: e.Version, Package: f.kind, Status: e.Status, As: rec.Name, Inputs: r.inputs,
 	}
 	if p.Inputs == nil {
 		p.Inputs = []Input{}
@@ -317,8 +320,11 @@ type template struct {
 // expand replaces the {variables} of a template. Those that the entry does not describe are replaced
 // if undeclared describes them, and are otherwise text.
 func (r *resolver) expand(source string, variables map[string]input, undeclared *input) (t template, err error) {
-	if len(source) > maxValue || len(variables) > maxInputs {
+	if len(source) > maxValue {
 		return t, unsupported("a template of it has more than %d bytes", maxValue)
+	}
+	if len(variables) > maxInputs {
+		return t, unsupported("a template of it has more than %d variables", maxInputs)
 	}
 	t.text = variable.ReplaceAllStringFunc(source, func(word string) string {
 		name := strings.Trim(word, "{}")
