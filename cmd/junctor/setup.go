@@ -308,11 +308,10 @@ func orNothing(folders []string) string {
 	return strings.Join(folders, ", ")
 }
 
-// agrees reads one word and reports whether it is yes.
+// agrees reads a line and reports whether it is yes and nothing else.
 func (a *app) agrees() bool {
-	var word string
-	_, _ = fmt.Fscanln(a.stdin, &word)
-	return isYes(word)
+	line, _ := readLine(a.stdin) // what was read before an error is the answer
+	return isYes(strings.TrimSpace(line))
 }
 
 func isYes(answer string) bool {

@@ -106,7 +106,8 @@ type Found struct {
 func (c *Client) Search(ctx context.Context, text string) (Found, error) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 || len(words) > maxWords || len(text) > maxName {
-		return Found{}, capability.Errorf(capability.CodeInvalidInput, "registry.search", "search for 1 to %d words of at most %d bytes together", maxWords, maxName).
+		return Found{}, capability.Errorf(capability.CodeInvalidInput, "registry.search",
+			"search for 1 to %d words of at most %d bytes together", maxWords, maxName).
 			With(ReasonInput, "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)

@@ -105,7 +105,8 @@ func (c *Client) Plan(ctx context.Context, req Request) (Plan, error) {
 	}
 	rec.Registry = &record.Origin{Name: e.Name, Version: e.Version, Package: f.kind}
 	p := Plan{
-		Name: e.Name, Title: e.Title, Description: e.Description, Version: e.Version, Package: f.kind, Status: e.Status, As: rec.Name, Inputs: r.inputs,
+		Name: e.Name, Title: e.Title, Description: e.Description, Version: e.Version, Package: f.kind, Status: e.Status,
+		As: rec.Name, Inputs: r.inputs,
 	}
 	if p.Inputs == nil {
 		p.Inputs = []Input{}

@@ -142,7 +142,8 @@ func NewPlan(answer string, fields []Field, available []string) (p Plan, ok bool
 		}
 	}
 	decode := func(name string, to any) { _ = jsonx.Unmarshal(p.Values[name], to) } // another type counts as the empty value
-	p.Decision = Respond                                                            // a message that reaches the agent is for it; only modules decide otherwise
+	// A message that reaches the agent is for it; only modules decide otherwise.
+	p.Decision = Respond
 	decode(fieldTool, &p.NeedsTool)
 	decode(fieldContexts, &p.Contexts)
 	decode(fieldCandidates, &p.Candidates)
