@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,10 +73,7 @@ func (a *app) signIn(ctx context.Context) error {
 	if err := c.Do(ctx, http.MethodPost, "/api/v1/login", nil, &begun); err != nil {
 		return err
 	}
-	show := begun.Complete
-	if show == "" {
-		show = begun.URL
-	}
+	show := cmp.Or(begun.Complete, begun.URL)
 	if u, err := url.Parse(show); err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return capability.Errorf(capability.CodeFailed, "", "the sign-in provider has no address that a browser can open")
 	}

@@ -84,11 +84,7 @@ func NewLogin(cfg LoginConfig) (*Login, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	client := http.Client{Timeout: fetchTimeout}
-	if cfg.HTTP != nil {
-		client = *cfg.HTTP
-	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := clientOf(cfg.HTTP)
 	client.Transport = limited{client.Transport}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -97,7 +93,7 @@ func NewLogin(cfg LoginConfig) (*Login, error) {
 		return nil, err
 	}
 	l := &Login{
-		cfg: cfg, client: &client, busy: make(chan struct{}, maxLogins), waits: make(chan struct{}, maxWaits),
+		cfg: cfg, client: client, busy: make(chan struct{}, maxLogins), waits: make(chan struct{}, maxWaits),
 		rate: rate.NewLimiter(maxRate, 2*maxRate), used: make(map[string]time.Time),
 	}
 	l.seal, err = cipher.NewGCM(block)

@@ -101,15 +101,19 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	s := &Server{cfg: cfg, keysURL: cfg.KeysURL}
-	client := cfg.HTTP
-	if client == nil {
-		client = &http.Client{Timeout: fetchTimeout}
-	}
-	copied := *client
-	copied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	copied.Transport = floor{s, client.Transport}
-	s.client = &copied
+	s.client = clientOf(cfg.HTTP)
+	s.client.Transport = floor{s, s.client.Transport}
 	return s, nil
+}
+
+// clientOf returns a client of its own that follows no redirects. Without one to copy it has a timeout.
+func clientOf(given *http.Client) *http.Client {
+	client := http.Client{Timeout: fetchTimeout}
+	if given != nil {
+		client = *given
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client
 }
 
 func local(host string) bool {
