@@ -8,7 +8,7 @@ const base = new URL(link).origin;
 const browser = await launch();
 const context = await browser.newContext();
 const page = await context.newPage();
-const seen = { violations: [] };
+const seen = {};
 await page.goto(link);
 await page.locator("nav").waitFor();
 
@@ -21,7 +21,6 @@ await clock.getByText(/20\d\d-\d\d-\d\dT/).first().waitFor();
 const first = await clock.getByText(/20\d\d-\d\d-\d\dT/).first().textContent();
 await clock.getByRole("button", { name: /get server time/i }).click();
 seen.confirmed = await confirm(page, url);
-await page.waitForFunction(() => true);
 await clock.getByText(/20\d\d-\d\d-\d\dT/).first().waitFor();
 for (let i = 0; i < 200; i++) {
   seen.again = (await clock.getByText(/20\d\d-\d\d-\d\dT/).first().textContent()) !== first;
@@ -34,7 +33,7 @@ await page.goto(`${base}/console/catalog/${encodeURIComponent("ext.mcp.hostile.s
 await page.getByLabel("Input as JSON").fill('{"text":"x"}');
 await page.getByRole("button", { name: "Call it" }).click();
 await confirm(page, url);
-seen.acts = await confirm(page, url);
+await confirm(page, url);
 await page.frameLocator("iframe").getByText(/^done /).waitFor({ timeout: 60_000 });
 seen.hostile = JSON.parse((await page.frameLocator("iframe").locator("#out").textContent()).slice(5));
 seen.asks = await page.getByText("It asks to connect to").textContent();

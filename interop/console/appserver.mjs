@@ -16,6 +16,8 @@ addEventListener("message", (e) => {
   if (e.data.method === "ui/notifications/tool-result") { got.result = e.data.params.content[0].text; run(); }
 });
 const got = {};
+const blocked = new Set();
+addEventListener("securitypolicyviolation", (e) => blocked.add(e.blockedURI));
 const request = (method, params) => new Promise((ok, no) => {
   waiting.set(next, [ok, no]);
   parent.postMessage({ jsonrpc: "2.0", id: next++, method, params }, "*");
@@ -41,7 +43,7 @@ async function run() {
   for (const [name, [method, params]] of Object.entries(calls)) try { await wait(request(method, params)); worked.push(name); } catch {}
   let text = "";
   try { text = (await request("tools/call", { name: "report", arguments: { worked } })).content[0].text; } catch (e) { text = "refused: " + e.message; }
-  document.getElementById("out").textContent = "done " + JSON.stringify({ ...got, worked, text });
+  document.getElementById("out").textContent = "done " + JSON.stringify({ ...got, worked, text, blocked: [...blocked] });
 }
 await request("ui/initialize", { protocolVersion: "2026-01-26", appInfo: { name: "hostile", version: "1" }, appCapabilities: {} });
 parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/initialized", params: {} }, "*");

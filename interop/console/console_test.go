@@ -37,9 +37,16 @@ func missing() string {
 	return "chromium is not installed"
 }
 
-// build makes the page and the program. It returns the program.
+// build makes the page and the program. It returns the program. Where the test cannot run it is skipped,
+// or with INTEROP_REQUIRED fails for want of anything but the browser.
 func build(t *testing.T) string {
 	t.Helper()
+	if why := missing(); why != "" {
+		if os.Getenv("INTEROP_REQUIRED") != "" && why != "chromium is not installed" {
+			t.Fatalf("%s, want everything that the test needs", why)
+		}
+		t.Skip(why)
+	}
 	if out, err := exec.Command("make", "-C", "../..", "console").CombinedOutput(); err != nil {
 		t.Fatalf("make console: %v\n%s", err, out)
 	}
@@ -77,12 +84,6 @@ func serve(ctx context.Context, t *testing.T, program, home, listen string, env 
 }
 
 func TestTheConsoleInABrowser(t *testing.T) {
-	if why := missing(); why != "" {
-		if os.Getenv("INTEROP_REQUIRED") != "" && why != "chromium is not installed" {
-			t.Fatalf("%s, want everything that the test needs", why)
-		}
-		t.Skip(why)
-	}
 	program := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

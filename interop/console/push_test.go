@@ -16,12 +16,6 @@ import (
 )
 
 func TestNotificationsInABrowser(t *testing.T) {
-	if why := missing(); why != "" {
-		if os.Getenv("INTEROP_REQUIRED") != "" && why != "chromium is not installed" {
-			t.Fatalf("%s, want everything that the test needs", why)
-		}
-		t.Skip(why)
-	}
 	program := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

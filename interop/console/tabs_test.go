@@ -22,9 +22,6 @@ import (
 // A browser opens at most six connections to a server without TLS, so twelve tabs with a feed each
 // would be silent.
 func TestTwelveTabsShareOneFeed(t *testing.T) {
-	if why := missing(); why != "" {
-		t.Skip(why)
-	}
 	program := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

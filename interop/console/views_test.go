@@ -80,9 +80,6 @@ const hostileView = `export function mount(element, {call}) {
 `
 
 func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
-	if why := missing(); why != "" {
-		t.Skip(why)
-	}
 	program := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
