@@ -24,8 +24,9 @@ const (
 
 // app is the page of an MCP server's tool (MCP Apps, revision 2026-01-26) in a frame.
 type app struct {
-	server, tool string
-	page         []byte
+	server string
+	page   []byte   // nil once it was served
+	calls  []string // tools of the server that the page may call
 	// connects and loads are the origins that the page declares and the person has allowed.
 	connects, loads []string
 }
@@ -77,15 +78,15 @@ func (s *Service) newApp(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req struct {
-		Server string `json:"server"`
-		Tool   string `json:"tool"`  // SERVER/TOOL
-		Allow  bool   `json:"allow"` // connections to the origins that the page declares
+		Tool  string `json:"tool"`  // SERVER/TOOL
+		Allow bool   `json:"allow"` // connections to the origins that the page declares
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	who := t.Principal()
-	declared, err := s.appTool(r, who, req.Server, req.Tool)
+	server, _, _ := strings.Cut(req.Tool, "/")
+	declared, calls, err := s.appTool(r, who, server, req.Tool)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (s *Service) newApp(w http.ResponseWriter, r *http.Request) error {
 		return capability.Errorf(capability.CodeNotFound, "console.app", "the tool %s has no page", req.Tool)
 	}
 	var read mcpwire.AppPages
-	resource := "mcp." + req.Server + ":resource:" + declared.Resource
+	resource := "mcp." + server + ":resource:" + declared.Resource
 	if err := s.invoke(r, who, resource, map[string]string{"uri": declared.Resource}, &read); err != nil {
 		return err
 	}
@@ -114,16 +115,15 @@ func (s *Service) newApp(w http.ResponseWriter, r *http.Request) error {
 	asks := slices.Concat(connects, loads)
 	slices.Sort(asks)
 	asks = slices.Compact(asks)
-	made := &app{server: req.Server, tool: req.Tool, page: page}
+	made := &app{server: server, page: page, calls: calls}
 	if req.Allow {
-		if verify := policy.VerifierOf(r.Context()); verify != nil {
-			if err := verify(who.ID, "let the page of "+text.Visible(req.Tool)+" connect to "+strings.Join(asks, ", ")); err != nil {
-				return err
-			}
+		deed := "let the page of " + text.Visible(req.Tool) + " connect to " + strings.Join(asks, ", ")
+		if err := policy.Confirm(r.Context(), who.ID, deed); err != nil {
+			return err
 		}
 		made.connects, made.loads = connects, loads
 	}
-	value := s.frames.add(&frame{session: one, module: "mcp." + req.Server, id: declared.Resource, app: made}, time.Now())
+	value := s.frames.add(&frame{session: one, module: "mcp." + server, id: declared.Resource, app: made}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{
 		"url": "/console/frames/" + value + "/", "ticket": value, "origins": asks, "allowed": req.Allow,
@@ -131,8 +131,11 @@ func (s *Service) newApp(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// appTool returns what a tool declares of its page, if the person may see it. Error: not_found.
-func (s *Service) appTool(r *http.Request, who capability.Principal, server, tool string) (mcpwire.App, error) {
+// appTool returns what a tool declares of its page, if the person may see it, and the names of the tools
+// of its server that a page may call. Error: not_found.
+func (s *Service) appTool(
+	r *http.Request, who capability.Principal, server, tool string,
+) (declared mcpwire.App, calls []string, err error) {
 	var listed struct {
 		Tools []struct {
 			Tool string
@@ -141,18 +144,26 @@ func (s *Service) appTool(r *http.Request, who capability.Principal, server, too
 	}
 	got := s.ask(r, who, http.MethodGet, "/api/v1/tools?server="+url.QueryEscape(server), nil)
 	if got.code != http.StatusOK || json.Unmarshal(got.body.Bytes(), &listed) != nil {
-		return mcpwire.App{}, capability.Errorf(capability.CodeUnavailable, "console.app", "the tools of %.80q cannot be listed", server)
+		return declared, nil, capability.Errorf(capability.CodeUnavailable, "console.app", "the tools of %.80q cannot be listed", server)
 	}
+	found := false
 	for _, one := range listed.Tools {
-		if one.Tool != tool {
-			continue
+		app := mcpwire.AppOf(nil)
+		if one.App != nil {
+			app = *one.App
 		}
-		if one.App == nil {
-			return mcpwire.AppOf(nil), nil
+		name, of := strings.CutPrefix(one.Tool, server+"/")
+		if of && app.Page {
+			calls = append(calls, name)
 		}
-		return *one.App, nil
+		if of && one.Tool == tool {
+			declared, found = app, true
+		}
 	}
-	return mcpwire.App{}, capability.Errorf(capability.CodeNotFound, "console.app", "the server %.80q has no tool %.80q", server, tool)
+	if !found {
+		err = capability.Errorf(capability.CodeNotFound, "console.app", "the server %.80q has no tool %.80q", server, tool)
+	}
+	return declared, calls, err
 }
 
 // appStart removes what the policy of a document cannot forbid, before any code of the page runs.
@@ -180,6 +191,7 @@ func showApp(w http.ResponseWriter, one *app) {
 	_, _ = w.Write(head)
 	_, _ = w.Write([]byte(appStart))
 	_, _ = w.Write(one.page[len(head):])
+	one.page = nil // a document is served once
 }
 
 // appCall calls a tool of the app's own server, or reads one of its resources, as the person who looks at
@@ -197,12 +209,8 @@ func (s *Service) appCall(w http.ResponseWriter, r *http.Request, who capability
 	target, input := "", any(req.Arguments)
 	switch req.Method {
 	case "tools/call":
-		declared, err := s.appTool(r, who, one.server, one.server+"/"+req.Name)
-		if err != nil {
-			return err
-		}
-		if !declared.Page {
-			return capability.Errorf(capability.CodeDenied, "console.app", "the tool %.80q is not for pages", req.Name)
+		if !slices.Contains(one.calls, req.Name) {
+			return capability.Errorf(capability.CodeDenied, "console.app", "the server has no tool %.80q for pages", req.Name)
 		}
 		if len(req.Arguments) == 0 {
 			input = struct{}{}

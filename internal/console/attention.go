@@ -16,7 +16,7 @@ type attention struct {
 	Questions   int      `json:"questions"`   // of the caller's tasks
 	Definitions int      `json:"definitions"` // new or changed, of MCP servers
 	Down        []string `json:"down"`        // MCP servers that cannot be reached
-	Total       int      `json:"total"`       // without Down
+	Total       int      `json:"total"`       // without Down; all definitions of a server count once
 	// More reports that there are more approvals or tasks than one page has.
 	More bool `json:"more"`
 }
@@ -60,12 +60,15 @@ func (s *Service) showAttention(w http.ResponseWriter, r *http.Request, who capa
 		}
 	}
 	for _, u := range upstreams.Upstreams {
-		out.Definitions += u.Counts.Held + u.Counts.Quarantined
+		if n := u.Counts.Held + u.Counts.Quarantined; n > 0 {
+			out.Definitions += n
+			out.Total++ // a server is one thing to review
+		}
 		if !u.Disabled && (u.Failed || u.State != "ready") {
 			out.Down = append(out.Down, u.Name)
 		}
 	}
-	out.Total = out.Approvals + out.Questions + out.Definitions
+	out.Total += out.Approvals + out.Questions
 	body, err := json.Marshal(out)
 	if err != nil {
 		return err

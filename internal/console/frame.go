@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -42,9 +43,9 @@ type frame struct {
 	session            session
 	endpoint, module   string
 	bundle, export, id string
-	shown              bool // the document was served
-	app                *app // nil: a view of an endpoint
-	acts               bool // a person has confirmed that it may make dangerous calls
+	shown              bool        // the document was served
+	app                *app        // nil: a view of an endpoint
+	acts               atomic.Bool // a person has confirmed that it may make dangerous calls
 	expires            time.Time
 	calls              *rate.Limiter
 }
@@ -78,14 +79,6 @@ func (f *frames) find(value string, now time.Time, document bool) (*frame, error
 	}
 	f.list[i].shown = f.list[i].shown || document
 	return f.list[i], nil
-}
-
-// acting reports whether a frame may make dangerous calls. With confirmed, it may from now on.
-func (f *frames) acting(one *frame, confirmed bool) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one.acts = one.acts || confirmed
-	return one.acts
 }
 
 // answer is a response that is kept in memory. The API bounds its size.
@@ -272,11 +265,11 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 	}
 	if ask := policy.VerifierOf(r.Context()); ask != nil {
 		var verify policy.Verifier
-		if !s.frames.acting(one, false) {
+		if !one.acts.Load() {
 			verify = func(principal, what string) error {
 				err := ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
 				if err == nil {
-					s.frames.acting(one, true)
+					one.acts.Store(true)
 				}
 				return err
 			}

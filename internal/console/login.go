@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -202,8 +201,7 @@ func (s *Service) waitForDevice(w http.ResponseWriter, r *http.Request) error {
 
 // endLogin ends the sign-in of a program.
 func (s *Service) endLogin(w http.ResponseWriter, r *http.Request) error {
-	_, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	who, err := s.cfg.Tokens.RevokeCredential(r.Context(), strings.TrimSpace(value))
+	who, err := s.cfg.Tokens.RevokeCredential(r.Context(), httpapi.Bearer(r))
 	if err != nil {
 		return err
 	}

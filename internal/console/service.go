@@ -1,5 +1,6 @@
-// Package console serves the web console: the page, and the sign-in of browsers. The console
-// is a client of the public API; a session acts as the principal whose token made its code.
+// Package console serves the web console: the page, and the sign-in of browsers. The console is a client
+// of the public API; a session acts as the principal of its token, which made the link or stands for the
+// person whom a provider signed in.
 package console
 
 import (
@@ -83,7 +84,7 @@ type Service struct {
 	push     *webpush.Service
 	passkeys *passkey.Store
 	people   *oauth.Login  // nil: people use tokens only
-	failures *rate.Limiter // bounds the recorded failures of sign-ins
+	failures *rate.Limiter // bounds the failures that are recorded, of sign-ins, passkeys and confirmations
 	api      http.Handler  // the public API, for what the server fetches as a person
 }
 
@@ -99,7 +100,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}, failures: rate.NewLimiter(5, 20)}
+	s := &Service{cfg: cfg, sessions: list, verify: newVerifications(time.Now), failures: rate.NewLimiter(5, 20)}
 	if s.people, err = s.openLogin(); err != nil {
 		return nil, err
 	}
@@ -192,12 +193,12 @@ func plain(h func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 // bearerToken returns the caller's token. A session cannot make codes, nor read verification codes:
 // both prove that the person is at a terminal.
 func (s *Service) bearerToken(r *http.Request) (policy.Token, error) {
-	_, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.TrimSpace(value) == "" {
+	value := httpapi.Bearer(r)
+	if value == "" {
 		return policy.Token{}, capability.Errorf(capability.CodeDenied, "console", "a session of the console cannot do this").
 			With("console_token_required", "run junctor console at a terminal")
 	}
-	return s.cfg.Tokens.Token(strings.TrimSpace(value))
+	return s.cfg.Tokens.Token(value)
 }
 
 func (s *Service) newCode(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -276,9 +277,8 @@ func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who 
 
 func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Code  string `json:"code"`
-		Login string `json:"login"` // of a sign-in with a provider
-		oauth.Answer
+		oauth.Answer        // its code is the only member of a link
+		Login        string `json:"login"` // of a sign-in with a provider
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
@@ -288,7 +288,6 @@ func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
 	var about []audit.Attr
 	var err error
 	if req.Login != "" {
-		req.Answer.Code = req.Code
 		one, cookie, half, about, err = s.finishLogin(r, req.Login, req.Answer)
 	} else {
 		one, cookie, half, err = s.sessions.signIn(req.Code)
@@ -342,7 +341,7 @@ func attr(key, value string) audit.Attr {
 	return audit.Attr{Key: key, Value: text.CutBytes(text.Visible(value), 256)}
 }
 
-// record records a sign-in or its end, or with an error that it failed.
+// record records a sign-in, its end or a change of passkeys, or with an error that it failed.
 func (s *Service) record(ctx context.Context, event audit.Event, principal string, failure error, about ...audit.Attr) {
 	r := audit.Record{
 		Logger: "console", Event: event, Success: audit.OutcomeSuccess,
@@ -352,7 +351,7 @@ func (s *Service) record(ctx context.Context, event audit.Event, principal strin
 		r.Success, r.Error = audit.OutcomeFailure, capability.AsError(failure).Message
 	}
 	if _, err := s.cfg.Log.Append(context.WithoutCancel(ctx), r, audit.Written); err != nil {
-		s.cfg.Logger.Error("sign-in not recorded", "event", event, "err", err)
+		s.cfg.Logger.Error("event not recorded", "event", event, "err", err)
 	}
 }
 
@@ -503,11 +502,13 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 // none. It returns the error that the page acts on. path is that of the request.
 func (s *Service) demand(principal, what, digest, path string) error {
 	if err := s.verify.locked(principal); err != nil {
-		s.cfg.Logger.Warn("decisions in the console are locked", "principal", principal)
+		if s.failures.Allow() {
+			s.cfg.Logger.Warn("decisions in the console are locked", "principal", principal)
+		}
 		return err
 	}
 	if c, options, ok := s.passkeys.Challenge(s.base(), principal); ok {
-		one := s.verify.askKey(principal, what, digest, c, options)
+		one, _ := s.verify.ask(verification{Principal: principal, What: what, digest: digest, challenge: c, options: options})
 		return capability.Errorf(capability.CodeDenied, "console.verify", "this needs your passkey").
 			With("console_passkey_required", "confirm it in the console; a lost passkey is removed with: junctor console passkeys --remove ID").
 			Detail("verification", one.ID).Detail("what", what).Detail("options", one.options)
@@ -517,7 +518,7 @@ func (s *Service) demand(principal, what, digest, path string) error {
 			"this server lets people confirm decisions with passkeys only, and you have none").
 			With("console_passkey_missing", "add one on the page Access of the console")
 	}
-	one, created := s.verify.ask(principal, what, digest, false)
+	one, created := s.verify.ask(verification{Principal: principal, What: what, digest: digest})
 	if created && s.cfg.Print != nil {
 		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
 	}

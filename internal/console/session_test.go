@@ -187,10 +187,10 @@ func TestSessionsAndCodesAreBounded(t *testing.T) {
 func TestAVerificationIsOfOneDecision(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
-	v := &verifications{now: c.Now}
+	v := newVerifications(c.Now)
 	digest := requestDigest("POST", "/api/v1/approvals/a", []byte(`{"decision":"once"}`))
-	one, created := v.ask("admin:ann", "approve", digest, false)
-	if again, twice := v.ask("admin:ann", "approve", digest, false); !created || twice || again.ID != one.ID {
+	one, created := v.ask(verification{Principal: "admin:ann", What: "approve", digest: digest})
+	if again, twice := v.ask(verification{Principal: "admin:ann", What: "approve", digest: digest}); !created || twice || again.ID != one.ID {
 		t.Errorf("asked twice: got %+v, created %v, want the open one %s", again, twice, one.ID)
 	}
 	other := requestDigest("POST", "/api/v1/approvals/a", []byte(`{"decision":"always"}`))
@@ -209,7 +209,7 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 	if _, err := v.check("admin:ann", one.ID, one.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("used twice: got %v, want reason console_code_wrong", err)
 	}
-	guessed, _ := v.ask("admin:ann", "approve", digest, false)
+	guessed, _ := v.ask(verification{Principal: "admin:ann", What: "approve", digest: digest})
 	for range maxTries {
 		if _, err := v.check("admin:ann", guessed.ID, "x", digest, nil); reason(err) != "console_code_wrong" {
 			t.Errorf("a wrong code: got %v, want reason console_code_wrong", err)
@@ -218,7 +218,7 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 	if _, err := v.check("admin:ann", guessed.ID, guessed.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after three tries: got %v, want reason console_code_wrong", err)
 	}
-	late, _ := v.ask("admin:ann", "approve", digest, false)
+	late, _ := v.ask(verification{Principal: "admin:ann", What: "approve", digest: digest})
 	c.now = c.now.Add(verifyTTL)
 	if _, err := v.check("admin:ann", late.ID, late.Code, digest, nil); reason(err) != "console_code_wrong" {
 		t.Errorf("after two minutes: got %v, want reason console_code_wrong", err)
@@ -228,12 +228,12 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 func TestCodesCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
-	v := &verifications{now: c.Now}
-	kept, _ := v.ask("operator:bob", "approve", "bob", false)
+	v := newVerifications(c.Now)
+	kept, _ := v.ask(verification{Principal: "operator:bob", What: "approve", digest: "bob"})
 	guesses := 0
 	for n := range 1000 {
 		digest := requestDigest("POST", "/api/v1/tokens", fmt.Appendf(nil, "%d", n))
-		one, _ := v.ask("admin:ann", "create a token", digest, false)
+		one, _ := v.ask(verification{Principal: "admin:ann", What: "create a token", digest: digest})
 		_, err := v.check("admin:ann", one.ID, "x", digest, nil)
 		if reason(err) == "console_code_locked" {
 			break
@@ -243,7 +243,7 @@ func TestCodesCannotBeGuessed(t *testing.T) {
 	if guesses != maxWrong {
 		t.Errorf("got %d guesses before the lock, want %d", guesses, maxWrong)
 	}
-	one, _ := v.ask("admin:ann", "approve", "other", false)
+	one, _ := v.ask(verification{Principal: "admin:ann", What: "approve", digest: "other"})
 	if _, err := v.check("admin:ann", one.ID, one.Code, "other", nil); reason(err) != "console_code_locked" {
 		t.Errorf("the right code while locked: got %v, want reason console_code_locked", err)
 	}
@@ -251,12 +251,12 @@ func TestCodesCannotBeGuessed(t *testing.T) {
 		t.Errorf("another person meanwhile: got %q, %v, want what was asked", what, err)
 	}
 	c.now = c.now.Add(lockTTL + time.Second)
-	one, _ = v.ask("admin:ann", "approve", "other", false)
+	one, _ = v.ask(verification{Principal: "admin:ann", What: "approve", digest: "other"})
 	if _, err := v.check("admin:ann", one.ID, one.Code, "other", nil); err != nil {
 		t.Errorf("after the lock: got %v, want nil", err)
 	}
 	for n := range maxAsked {
-		v.ask("admin:ann", "approve", fmt.Sprint(n), false)
+		v.ask(verification{Principal: "admin:ann", What: "approve", digest: fmt.Sprint(n)})
 	}
 	if err := v.locked("admin:ann"); reason(err) != "console_code_locked" {
 		t.Errorf("after %d codes: got %v, want reason console_code_locked", maxAsked, err)

@@ -28,13 +28,13 @@ const (
 	lockTTL  = 10 * time.Minute
 )
 
-// verification asks the person at a terminal for one decision of a browser. An agent with a
-// browser can press buttons; it does not see the terminal of the server.
+// verification asks a person to confirm one decision of a browser or of a chat service: by a code on
+// the server's terminal, which an agent that presses buttons does not see, or by a passkey.
 type verification struct {
 	ID        string    `json:"id"` // "ver_" + 16 hex
 	Principal string    `json:"principal"`
 	What      string    `json:"what"`
-	Code      string    `json:"code"` // six digits
+	Code      string    `json:"code"` // six digits; "" for a passkey
 	Expires   time.Time `json:"expires"`
 	digest    string    // of the method, path and body that it verifies
 	tries     int
@@ -76,12 +76,13 @@ func (v *verifications) locked(principal string) error {
 		With("console_code_locked", "wait ten minutes, or decide with the command line; something may be driving your browser")
 }
 
-// note adds a time to one of the lists, which are bounded. It is called with the lock.
-func (v *verifications) note(of *map[string][]time.Time, principal string) {
-	if *of == nil {
-		*of = make(map[string][]time.Time)
-	}
-	(*of)[principal] = append((*of)[principal], v.now())
+// note adds a time to one of the lists, which keep those of lockTTL. It is called with the lock.
+func (v *verifications) note(of map[string][]time.Time, principal string) {
+	of[principal] = append(v.recent(of, principal), v.now())
+}
+
+func newVerifications(now func() time.Time) *verifications {
+	return &verifications{now: now, wrong: make(map[string][]time.Time), asked: make(map[string][]time.Time)}
 }
 
 func requestDigest(method, path string, body []byte) string {
@@ -96,46 +97,29 @@ func (v *verifications) drop() {
 	v.list = slices.DeleteFunc(v.list, func(one *verification) bool { return !now.Before(one.Expires) || one.tries >= maxTries })
 }
 
-// ask returns the open verification of an act of a request, or a new one and created = true.
-func (v *verifications) ask(principal, what, digest string, shared bool) (one verification, created bool) {
+// ask returns the open verification of an act of a request, or a new one and created = true. made has
+// everything but its id, its code and its end.
+func (v *verifications) ask(made verification) (one verification, created bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop()
 	for _, old := range v.list {
-		if old.Principal == principal && old.digest == digest && old.What == what && old.options == nil {
+		if old.Principal == made.Principal && old.digest == made.digest && old.What == made.What &&
+			(old.options == nil) == (made.options == nil) {
 			return *old, false
 		}
 	}
-	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
-	if err != nil {
-		panic(err) // crypto/rand never fails on the systems we support
-	}
-	made := &verification{
-		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Code: fmt.Sprintf("%06d", n), Expires: v.now().Add(verifyTTL), digest: digest,
-		shared: shared,
-	}
-	v.note(&v.asked, principal)
-	v.add(made)
-	return *made, true
-}
-
-// askKey returns the open verification of a request by passkey, or a new one.
-func (v *verifications) askKey(principal, what, digest string, c passkey.Challenge, options any) verification {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.drop()
-	for _, old := range v.list {
-		if old.Principal == principal && old.digest == digest && old.What == what && old.options != nil {
-			return *old
+	made.ID, made.Expires = ids.Hex("ver_", 8), v.now().Add(verifyTTL)
+	if made.options == nil {
+		n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
+		if err != nil {
+			panic(err) // crypto/rand never fails on the systems we support
 		}
+		made.Code = fmt.Sprintf("%06d", n)
 	}
-	made := &verification{
-		ID: ids.Hex("ver_", 8), Principal: principal, What: what, Expires: v.now().Add(verifyTTL), digest: digest,
-		challenge: c, options: options,
-	}
-	v.note(&v.asked, principal)
-	v.add(made)
-	return *made
+	v.note(v.asked, made.Principal)
+	v.add(&made)
+	return made, true
 }
 
 // add is called with the lock.
@@ -188,7 +172,7 @@ func (v *verifications) check(principal, id, proof, digest string,
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.note(&v.wrong, principal)
+	v.note(v.wrong, principal)
 	if one.tries++; one.tries < maxTries {
 		v.add(one)
 	}
@@ -210,11 +194,15 @@ func (v *verifications) of(who capability.Principal) []verification {
 }
 
 // Ask shows a code on the terminal for a decision of a principal in a chat service, unless one is
-// open.
-func (s *Service) Ask(principal, what string) { s.askShared(principal, what) }
+// open or the principal's codes are locked.
+func (s *Service) Ask(principal, what string) {
+	if s.verify.locked(principal) == nil {
+		s.askShared(principal, what)
+	}
+}
 
 func (s *Service) askShared(principal, what string) (one verification, created bool) {
-	one, created = s.verify.ask(principal, what, requestDigest("channel", what, nil), true)
+	one, created = s.verify.ask(verification{Principal: principal, What: what, digest: requestDigest("channel", what, nil), shared: true})
 	if created && s.cfg.Print != nil {
 		s.cfg.Print("Code " + one.Code + " confirms in a chat service, for " + principal + ": " + what + " (two minutes)")
 	}

@@ -225,7 +225,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, t ta
 		return f.goOn(ctx, who, t, yes, reply.Text)
 	}
 	if what := lets(s, gone, yes, approved, blocker); what != "" {
-		if err := verified(ctx, who, what); err != nil {
+		if err := policy.Confirm(ctx, who.ID, what); err != nil {
 			return err
 		}
 	}
@@ -249,14 +249,6 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, t ta
 	}
 	_, err = sessions.SendSoon(ctx, s, reply.Text, false)
 	return err
-}
-
-// verified asks the verifier of ctx, if it has one, about an answer that lets an agent do something.
-func verified(ctx context.Context, who capability.Principal, what string) error {
-	if ask := policy.VerifierOf(ctx); ask != nil {
-		return ask(who.ID, what)
-	}
-	return nil
 }
 
 // lets describes what an answer lets an agent do, or returns "" for a refusal and for answers to the
@@ -291,7 +283,7 @@ func (f *threadTasks) goOn(ctx context.Context, who capability.Principal, t task
 	case !yes || said == giveUp || said == "no":
 		return f.Stop(ctx, who.ID, t)
 	case said == goOn || said == "yes":
-		if err := verified(ctx, who, "let the task "+t.ID+" go on"); err != nil {
+		if err := policy.Confirm(ctx, who.ID, "let the task "+t.ID+" go on"); err != nil {
 			return err
 		}
 		defer f.poke(t.Thread)

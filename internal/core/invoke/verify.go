@@ -28,13 +28,12 @@ func (e *Engine) Verify(ctx context.Context, inv capability.Invocation) error {
 // verify asks the verifier of ctx, if it has one, about the first of the entries that is
 // dangerous: any of them may be chosen.
 func (r *run) verify(ctx context.Context, entries []*catalog.Entry) error {
-	ask := policy.VerifierOf(ctx)
-	if ask == nil {
+	if policy.VerifierOf(ctx) == nil {
 		return nil
 	}
 	for _, e := range entries {
 		if e.Effect.AtLeast(capability.EffectExternal) || runsPrograms(e) {
-			return ask(r.inv.Principal.ID, "call "+text.Visible(e.Name())+" on "+text.Visible(string(e.Key())))
+			return policy.Confirm(ctx, r.inv.Principal.ID, "call "+text.Visible(e.Name())+" on "+text.Visible(string(e.Key())))
 		}
 	}
 	return nil

@@ -8,7 +8,8 @@ import (
 )
 
 // Verifier decides whether a dangerous act of a principal goes on: a call with effect external or
-// above, and an approval of one or for always. It is asked once the principal may do it, and before
+// above or one that runs a program, an approval of such a call or for always, an answer that lets a
+// coding agent act, a page that may connect. It is asked once the principal may do it, and before
 // anything is stored or sent. what is for people. An error ends the act.
 type Verifier func(principal, what string) error
 
@@ -26,14 +27,21 @@ func VerifierOf(ctx context.Context) Verifier {
 	return v
 }
 
+// Confirm asks the verifier of ctx, if it has one.
+func Confirm(ctx context.Context, principal, what string) error {
+	if ask := VerifierOf(ctx); ask != nil {
+		return ask(principal, what)
+	}
+	return nil
+}
+
 // verify asks the verifier of ctx, if it has one, about an approval.
 func verify(ctx context.Context, by capability.Principal, a Approval, d Decision) error {
-	ask := VerifierOf(ctx)
-	if ask == nil || d == DecideDeny || d != DecideAlways && !a.Effect.AtLeast(capability.EffectExternal) {
+	if d == DecideDeny || d != DecideAlways && !a.Effect.AtLeast(capability.EffectExternal) {
 		return nil
 	}
 	if a.Waits() {
-		return ask(by.ID, "answer "+text.Visible(a.Summary))
+		return Confirm(ctx, by.ID, "answer "+text.Visible(a.Summary))
 	}
-	return ask(by.ID, "approve "+text.Visible(string(a.Capability))+" of "+text.Visible(a.Principal)+" ("+string(d)+")")
+	return Confirm(ctx, by.ID, "approve "+text.Visible(string(a.Capability))+" of "+text.Visible(a.Principal)+" ("+string(d)+")")
 }

@@ -144,7 +144,7 @@ func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
 			return who, err
 		}
 	}
-	token := bearer(r.Header.Get("Authorization"))
+	token := Bearer(r)
 	var p capability.Principal
 	var err error
 	if d.oauth != nil && token != "" && takesTokens(r.URL.Path) && !strings.HasPrefix(token, "jct_") {
@@ -166,9 +166,10 @@ func surfaceOf(path string) string {
 	return first
 }
 
-// bearer returns the token of a bearer header, or "". The scheme is compared without case.
-func bearer(header string) string {
+// Bearer returns the bearer token of r, or "". The scheme is compared without case.
+func Bearer(r *http.Request) string {
 	const scheme = "bearer "
+	header := r.Header.Get("Authorization")
 	if len(header) > len(scheme) && strings.EqualFold(header[:len(scheme)], scheme) {
 		return strings.TrimSpace(header[len(scheme):])
 	}

@@ -151,8 +151,10 @@ func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.R
 	}
 	named, err := s.leases.Resolve(c.lease(), agent, c.view.spelling(), p.Name)
 	if err != nil {
-		if action := s.appTool(c, p.Name); action != nil && capability.CodeOf(err) == capability.CodeUnknownCapability {
-			return capability.Target{Action: action.Canonical}, p.Arguments, nil
+		if capability.CodeOf(err) == capability.CodeUnknownCapability {
+			if action := s.appTool(c, p.Name); action != nil {
+				return capability.Target{Action: action.Canonical}, p.Arguments, nil
+			}
 		}
 		return capability.Target{}, nil, err
 	}

@@ -174,7 +174,7 @@ func (undecided) Decided(ctx context.Context, _ string) (policy.Approval, error)
 
 func TestHeldCallSendsProgressUntilItsTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Surface{cfg: Config{Policy: undecided{}, ApprovalWait: func(string) time.Duration { return time.Hour }}}
+		s := &Surface{cfg: Config{Policy: undecided{}}}
 		var got []float64
 		state, err := s.awaitDecision(t.Context(), voice{heard: func(c capability.Chunk) {
 			got = append(got, c.Progress)

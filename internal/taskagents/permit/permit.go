@@ -93,7 +93,7 @@ func Judge(r Request) Decision {
 		if why := r.command(command); why != "" {
 			return d.with(Deny, "command", why)
 		}
-		if verdict == programs.Ask && r.reads(command) {
+		if verdict == programs.Ask && r.readsScript(command, 0) {
 			d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
 		}
 	}

@@ -14,11 +14,9 @@ const maxReading = 2
 // onlyLines matches the script of sed that prints lines.
 var onlyLines = regexp.MustCompile(`^[0-9]+(,([0-9]+|\$))?p$`)
 
-// reads reports whether a command only reads files in the agent's folders, because
+// readsScript reports whether a command only reads files in the agent's folders, because
 // programs read files by commands. A few commands and forms are listed; any other counts as one
 // that changes something.
-func (r *Request) reads(text string) bool { return r.readsScript(text, 0) }
-
 func (r *Request) readsScript(text string, depth int) bool {
 	if len(text) > maxCommand || depth > maxReading {
 		return false

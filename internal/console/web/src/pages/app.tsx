@@ -6,8 +6,6 @@ import { Act, Trouble, visible } from "../ui";
 /** What a tool declares of its page. */
 export interface AppOf {
   resource?: string;
-  model: boolean;
-  page: boolean;
 }
 
 interface Ticket {
@@ -31,7 +29,7 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
   const link = useSignal<{ url: string; answer(opened: boolean): void } | null>(null);
   const server = p.tool.split("/")[0];
   const open = (allow: boolean) =>
-    post<Ticket>("/console/apps", { server, tool: p.tool, allow }).then(
+    post<Ticket>("/console/apps", { tool: p.tool, allow }).then(
       (t) => ((failed.value = null), (ticket.value = t)),
       (e) => {
         if (!ticket.value) failed.value = e;

@@ -78,7 +78,7 @@ export function Audit() {
   };
   return (
     <>
-      <Title sub="Every call and every decision, in a chain that shows when a record was changed. Arguments are kept as digests.">Audit</Title>
+      <Title sub="Every call and every decision, in a chain that shows when a record was changed.">Audit</Title>
       <div class="bar">
         <select
           aria-label="Filter"
@@ -154,7 +154,8 @@ export function AuditRecord(p: { seq: string }) {
   return (
     <Show of={one}>
       {({ records }) => {
-        const r = records[0];
+        // A call by its run: not what was asked before it, and not who read its arguments later.
+        const r = records.find((one) => one.event.startsWith("capability_")) ?? records[0];
         if (!r) return <Empty>The audit has no record {visible(p.seq)}.</Empty>;
         const m = r.metadata ?? {};
         return (

@@ -73,7 +73,7 @@ export function Chat(p: { session: string }) {
           <div class="msg" key={i}>
             <b>{visible(m.who)}</b>
             {visible(m.text)}
-            <Deeds meta={"meta" in m ? m.meta : undefined} />
+            <Deeds meta={m.meta} />
           </div>
         ))}
       </div>

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { Failure, post } from "../api";
 import type { Approval } from "../approval";
 import { compare, type Line } from "../diff";
@@ -27,7 +28,8 @@ function editsOf(input: unknown): Line[] {
   const { edits } = (input ?? {}) as { edits?: unknown };
   if (!Array.isArray(edits)) return [];
   const out: Line[] = [];
-  for (const e of edits.slice(0, 1000)) {
+  for (const e of edits) {
+    if (out.length > maxLines) break;
     if (typeof e?.oldText !== "string" || typeof e?.newText !== "string") return [];
     if (out.length > 0) out.push(["…", ""]);
     out.push(...compare(e.oldText, e.newText));
@@ -40,7 +42,7 @@ export function Change(p: { a: Approval; input: unknown }) {
   const lines = useSignal<Line[] | null>(null);
   const note = useSignal("");
   const write = writeOf(p.a, p.input);
-  const edits = editsOf(p.input);
+  const edits = useMemo(() => editsOf(p.input), [p.input]);
   if (edits.length > 0) {
     return (
       <>

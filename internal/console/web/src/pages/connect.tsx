@@ -97,6 +97,8 @@ interface Imported {
   secrets?: string[];
 }
 
+const foldersOf = (plan: Imported, server: string) => [...(plan.folders?.[server]?.read_only ?? []), ...(plan.folders?.[server]?.read_write ?? [])];
+
 /** Adds the MCP servers of a client's file. The server reads the file, first without adding anything. */
 function Import() {
   const text = useSignal("");
@@ -143,8 +145,8 @@ function Import() {
                   />{" "}
                   <b>{visible(to)}</b>
                 </label>
-                <span class="m clip">{visible([...(plan.value?.folders?.[from]?.read_only ?? []), ...(plan.value?.folders?.[from]?.read_write ?? [])].join(" "))}</span>
-                <span class="who opt">runs confined, and sees these folders</span>
+                <span class="m clip">{visible(foldersOf(plan.value!, from).join(" "))}</span>
+                <span class="who opt">runs confined, and sees {foldersOf(plan.value!, from).length > 0 ? "these folders" : "no folder of yours"}</span>
               </li>
             ))}
             {Object.entries(plan.value.left ?? {}).map(([name, why]) => (
