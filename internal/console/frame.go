@@ -267,7 +267,11 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 		var verify policy.Verifier
 		if !one.acts.Load() {
 			verify = func(principal, what string) error {
-				err := ask(principal, "let the view "+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
+				kind := "view "
+				if one.app != nil {
+					kind = "page "
+				}
+				err := ask(principal, "let the "+kind+text.Visible(one.id)+" of "+text.Visible(one.module)+" act while it is open; first: "+what)
 				if err == nil {
 					one.acts.Store(true)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -133,7 +134,8 @@ func (e *Engine) Record(ctx context.Context, who capability.Principal, id string
 		return Recording{}, err
 	}
 	for _, r := range out.Results { // tools that the model called without being offered them
-		if _, ok := spelling.Read(agent, r.Name); ok && !named(out.Tools, r.Name) {
+		listed := slices.ContainsFunc(out.Tools, func(t recordedTool) bool { return t.Tool.Name == r.Name })
+		if _, ok := spelling.Read(agent, r.Name); ok && !listed {
 			out.Tools = append(out.Tools, recordedTool{Tool: tool{Name: r.Name}, Later: true})
 		}
 	}
@@ -141,15 +143,6 @@ func (e *Engine) Record(ctx context.Context, who capability.Principal, id string
 		out.Tools[i].describe(agent)
 	}
 	return out, nil
-}
-
-func named(list []recordedTool, name string) bool {
-	for _, t := range list {
-		if t.Tool.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // describe adds the tool's entry of the catalog.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/protocol/modelwire"
@@ -74,7 +75,7 @@ func difference(recorded, now []Segment) string {
 			return s.Name + " changed"
 		case !known:
 			return s.Name + " is new"
-		case i < len(recorded) && !hasSegment(now, recorded[i].Name):
+		case i < len(recorded) && !slices.ContainsFunc(now, func(s Segment) bool { return s.Name == recorded[i].Name }):
 			return recorded[i].Name + " is missing"
 		}
 		return s.Name + " is at another place"
@@ -83,13 +84,4 @@ func difference(recorded, now []Segment) string {
 		return recorded[len(now)].Name + " is missing"
 	}
 	return ""
-}
-
-func hasSegment(list []Segment, name string) bool {
-	for _, s := range list {
-		if s.Name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
-// maxUsageDays is the longest time that one query of usage covers.
-const maxUsageDays = 366
+// MaxUsageDays is the longest time that one query of usage covers.
+const MaxUsageDays = 366
 
 // asks counts a request to the model. The caller holds r.mu.
 func (r *run) asks() {
@@ -63,5 +63,5 @@ func (e *Engine) Usage(ctx context.Context, who capability.Principal, days int) 
 		person = ""
 	}
 	now := e.cfg.Now()
-	return e.cfg.Journal.Usage(ctx, person, DayOf(now.AddDate(0, 0, 1-max(1, min(days, maxUsageDays)))), DayOf(now))
+	return e.cfg.Journal.Usage(ctx, person, DayOf(now.AddDate(0, 0, 1-max(1, min(days, MaxUsageDays)))), DayOf(now))
 }

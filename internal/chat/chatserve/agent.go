@@ -25,9 +25,6 @@ type Agent interface {
 	Usage(ctx context.Context, who capability.Principal, days int) ([]agent.Day, error)
 }
 
-// maxUsageDays is the longest time that one answer about usage covers.
-const maxUsageDays = 366
-
 // agentRun is a run of the agent in responses.
 type agentRun struct {
 	ID         string            `json:"id"`
@@ -122,7 +119,7 @@ type agentDay struct {
 
 // agentUsage lists what the agent used, by day and person.
 func (s *Surface) agentUsage(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	days, err := httpapi.Number(r, "days", 7, 1, maxUsageDays)
+	days, err := httpapi.Number(r, "days", 7, 1, agent.MaxUsageDays)
 	if err != nil {
 		return err
 	}

@@ -216,3 +216,16 @@ export const json = (v: unknown) => visible(JSON.stringify(v, null, 2));
 export function bytes(n: number): string {
   return n < 1024 ? `${n} bytes` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
 }
+
+/** Returns a function that counts the messages of a frame. It returns why a message is refused, or "". */
+export function messageLimit(): () => string {
+  const most = 50;
+  let second = 0;
+  let count = 0;
+  return () => {
+    const now = Math.floor(Date.now() / 1000);
+    count = now === second ? count + 1 : 1;
+    second = now;
+    return count > most ? `more than ${most} messages a second` : "";
+  };
+}

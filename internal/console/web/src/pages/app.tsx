@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, post } from "../api";
-import { Act, Trouble, visible } from "../ui";
+import { Act, Trouble, messageLimit, visible } from "../ui";
 
 /** What a tool declares of its page. */
 export interface AppOf {
@@ -16,7 +16,6 @@ interface Ticket {
 }
 
 const revision = "2026-01-26"; // of MCP Apps
-const maxMessages = 50; // a second
 const maxMessage = 256 << 10; // characters of JSON
 
 /** The page that a tool of an MCP server brings along, with the input and the result of one call. The
@@ -43,8 +42,7 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
   useEffect(() => {
     const t = ticket.value;
     if (!t) return;
-    let second = 0;
-    let count = 0;
+    const tooMany = messageLimit();
     let ask = true; // until the person has refused to give the code
     const send = (message: object) => frame.current?.contentWindow?.postMessage({ jsonrpc: "2.0", ...message }, "*"); // the frame's origin is opaque
     const receive = async (e: MessageEvent) => {
@@ -52,10 +50,8 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
       const { id, method, params } = e.data;
       const answer = (result: unknown) => id !== undefined && send({ id, result });
       const refuse = (code: number, message: string) => id !== undefined && send({ id, error: { code, message } });
-      const now = Math.floor(Date.now() / 1000);
-      count = now === second ? count + 1 : 1;
-      second = now;
-      if (count > maxMessages) return refuse(-32000, `more than ${maxMessages} messages a second`);
+      const excess = tooMany();
+      if (excess) return refuse(-32000, excess);
       switch (method) {
         case "ui/initialize":
           return answer({

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, post } from "../api";
 import { href } from "../route";
-import { Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { Empty, Show, Tag, Title, Trouble, messageLimit, useLoad, visible } from "../ui";
 
 interface View {
   id: string;
@@ -61,16 +61,13 @@ export function ViewPage(p: { module: string; id: string }) {
     const t = ticket.value;
     if (!t || !frame.current?.contentWindow) return;
     const { port1, port2 } = new MessageChannel();
-    let second = 0;
-    let count = 0;
+    const tooMany = messageLimit();
     let ask = true; // until the person has refused to give the code
     port1.onmessage = async (e) => {
-      const now = Math.floor(Date.now() / 1000);
-      count = now === second ? count + 1 : 1;
-      second = now;
+      const excess = tooMany();
       const { id, kind, params } = e.data ?? {};
-      if (count > 50) {
-        if (id) port1.postMessage({ id, error: "more than 50 messages a second" });
+      if (excess) {
+        if (id) port1.postMessage({ id, error: excess });
         return;
       }
       if (kind === "resize") {
