@@ -182,7 +182,7 @@ segment that differs is named. It needs no server.`,
 				}
 				data, err := os.ReadFile(name)
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "eval", name+" cannot be read", err)
+					return capability.Wrap(capability.CodeInvalidInput, "eval", "a recording cannot be read: "+err.Error(), err)
 				}
 				rec, err := agent.ReadRecording(data)
 				if err != nil {

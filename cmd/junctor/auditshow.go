@@ -79,7 +79,7 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		return err
 	}
 	if missing {
-		a.note("its arguments are not kept; for later calls: audit.arguments of the configuration")
+		a.note("its arguments are not kept: they were removed, have expired, or audit.arguments is digest")
 		return nil
 	}
 	a.printArguments(kept)

@@ -159,9 +159,9 @@ type Extensions struct {
 
 // Sandbox configures the sandbox in which programs of extensions run.
 type Sandbox struct {
-	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
+	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor debug sandbox status."`
 	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
-	Off       []string `koanf:"off" doc:"Walls that are not put up although this machine has them: namespaces, root, network, proc, landlock, seccomp or cgroup. For finding out how extensions fare on a weaker machine; what is then out of reach, such as tier T3 without namespaces, is refused as it would be there, and junctor sandbox status says so."`
+	Off       []string `koanf:"off" doc:"Walls that are not put up although this machine has them: namespaces, root, network, proc, landlock, seccomp or cgroup. For finding out how extensions fare on a weaker machine; what is then out of reach, such as tier T3 without namespaces, is refused as it would be there, and junctor debug sandbox status says so."`
 	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
 	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after an approval, for every caller. Such as ^rm or --force."`
 }

@@ -39,6 +39,6 @@ func (x *Service) checkSandbox() httpapi.Check {
 	}
 	c.OK = false
 	c.Detail = "sandbox.min_tier is " + x.minTier.String() + " and this machine has " + tier.String() + ", so no extension runs a program"
-	c.Remedy = "junctor sandbox status says what is missing; or lower sandbox.min_tier"
+	c.Remedy = "junctor debug sandbox status says what is missing; or lower sandbox.min_tier"
 	return c
 }

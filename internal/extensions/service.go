@@ -370,7 +370,7 @@ func (x *Service) Run(ctx context.Context) error {
 		}) {
 			report, err := x.box.Report(ctx)
 			if err == nil && !report.Held() {
-				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
+				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor debug sandbox status")
 			}
 			return nil // an error here means that the server stops
 		}

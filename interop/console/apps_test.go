@@ -63,7 +63,7 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("the script's answer: %v in %s", err, answer)
 	}
-	acts := "let the view ui://get-time/mcp-app.html of mcp.clock act"
+	acts := "let the page ui://get-time/mcp-app.html of mcp.clock act"
 	if !strings.Contains(seen.Called, "call ") || !strings.Contains(seen.Confirmed, acts) || !seen.Again {
 		t.Errorf("the published page: confirmed %q, then %q, a new time: %v; want the call, the page by name, true",
 			seen.Called, seen.Confirmed, seen.Again)

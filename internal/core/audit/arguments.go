@@ -253,7 +253,7 @@ func (l *Log) recordAccess(ctx context.Context, event Event, by capability.Princ
 
 func noArguments(run string) error {
 	return capability.Errorf(capability.CodeNotFound, "audit.arguments", "no arguments are kept of %.80q", run).
-		With(ReasonNoArguments, "set audit.arguments to redacted, for calls from then on")
+		With(ReasonNoArguments, "they were not kept (audit.arguments), were removed, or have expired")
 }
 
 // sweep removes arguments that are older than Config.RetainArguments. Caller holds keeping.

@@ -70,7 +70,7 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 		}
 		if err := m.cfg.Tier(m.tier(row)); err != nil && row.Enabled {
 			add(true, "sandbox_unavailable", row.ID, "it needs a sandbox of tier "+m.tier(row)+": "+capability.AsError(err).Message,
-				"junctor sandbox status")
+				"junctor debug sandbox status")
 		}
 		for _, bin := range pkg.External() {
 			if has == nil {

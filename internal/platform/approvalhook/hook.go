@@ -261,7 +261,7 @@ func Verify(key secret.Value, signatures, id, timestamp string, body []byte) boo
 }
 
 func (h *Hook) failed(why string) {
-	h.logger.Warn("a notice to approvals.webhook is lost", "cause", why)
+	h.logger.Warn("a notice of an approval is lost", "cause", why)
 	h.mu.Lock()
 	h.fault = why
 	h.mu.Unlock()

@@ -129,7 +129,7 @@ func (r *confined) cleanUp() {
 
 func setupFailed(step string, err error) *capability.Error {
 	e := capability.Wrap(capability.CodeFailed, "sandbox.run", "the sandbox could not be set up: "+step, err).
-		With("sandbox_setup_failed", "see: junctor sandbox status").Detail("step", step)
+		With("sandbox_setup_failed", "see: junctor debug sandbox status").Detail("step", step)
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		e = e.Detail("errno", unix.ErrnoName(errno))
 	}

@@ -147,7 +147,7 @@ func (m *Manager) setUp(ctx context.Context, w *Workspace, s *Setup) error {
 	}
 	if m.cfg.Box == nil {
 		return capability.Errorf(capability.CodeUnavailable, "workspace.setup", "this server has no sandbox for the setup").
-			With("sandbox_unavailable", "see: junctor sandbox status; or leave the setup out: junctor tasks create --no-setup")
+			With("sandbox_unavailable", "see: junctor debug sandbox status; or leave the setup out: junctor tasks create --no-setup")
 	}
 	c := sandbox.Confinement{
 		MinTier: sandbox.T2, Network: sandbox.NetworkRaw, Work: w.Path, OwnPath: true, Home: true, Limits: sandbox.ServiceLimits(),

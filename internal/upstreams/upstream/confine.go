@@ -53,9 +53,9 @@ func (r *Registry) confinement(rec *record.Record, work string) (sandbox.Confine
 	if err != nil {
 		e := *capability.AsError(err)
 		e.Message = "the program of " + rec.Name + " cannot be confined: " + e.Message
-		e.Hint = "see: junctor sandbox status; or run it as this server's user, with all that the user may do: --unconfined"
+		e.Hint = "see: junctor debug sandbox status; or run it as this server's user, with all that the user may do: --unconfined"
 		if c.Network == sandbox.NetworkProxy {
-			e.Hint = "a network of named hosts needs tier T3: give --net all or --net none, or see: junctor sandbox status"
+			e.Hint = "a network of named hosts needs tier T3: give --net all or --net none, or see: junctor debug sandbox status"
 		}
 		return c, p, &e
 	}

@@ -50,7 +50,7 @@ func SecurityViolation(what string) *capability.Error {
 // SandboxUnavailable is the error for a required sandbox tier that this machine lacks.
 func SandboxUnavailable(wanted, available string) *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, op, "it needs sandbox tier %s; this machine has %s", wanted, available).
-		With("sandbox_unavailable", "junctor sandbox status says what is missing").
+		With("sandbox_unavailable", "junctor debug sandbox status says what is missing").
 		Detail("wanted", wanted).Detail("available", available)
 }
 
@@ -58,7 +58,7 @@ func SandboxUnavailable(wanted, available string) *capability.Error {
 // operators.
 func SandboxSetupFailed(tier string, cause error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, op, "the sandbox of tier "+tier+" could not be set up, so nothing was run", cause).
-		With("sandbox_setup_failed", "junctor sandbox status says what is missing").Detail("wanted", tier)
+		With("sandbox_setup_failed", "junctor debug sandbox status says what is missing").Detail("wanted", tier)
 }
 
 // TimedOut is the error for a program that was ended after a timeout.
