@@ -75,12 +75,15 @@ interop-deps:
 	  /usr/bin/python3 -c 'import cryptography, websockets' 2>/dev/null || echo "SKIPPED: the tests of the Python SDK, which need python3 with cryptography and websockets"; \
 	fi
 
+# Without cgo, as the program is released; only the race detector needs it. The linter and all other
+# steps share what was compiled then.
 # The race detector leaves out what starts other programs or reads all sources, and does little
 # itself, and the SQLite that was translated from C, which it makes several times slower.
 PLAIN := ./cmd/junctor ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
+test: export CGO_ENABLED := 0
 test: deps console lint interop-deps agents-deps
-	$(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
+	CGO_ENABLED=1 $(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve

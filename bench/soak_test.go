@@ -4,11 +4,11 @@ package main
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
 // nodesOf is how many nodes the soak has: 1,000, or as many as SOAK_NODES says.
@@ -27,10 +27,7 @@ func nodesOf(t *testing.T) int {
 // TestSoakManyNodes: nodes in one process join a server in another, all at once, are
 // left alone for a minute, and are called. None is lost, and none keeps another out.
 func TestSoakManyNodes(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "junctor")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/junctor-run/junctor/cmd/junctor").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := built.Junctor(t)
 	count := nodesOf(t)
 	f, err := many(count, 600, func(home string) (*process, error) {
 		return start(program, "--home", home, "serve", "--listen", "127.0.0.1:0")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
 // confinedPlane is a server of its own user, whose programs reach the tier that its configuration permits.
@@ -39,10 +40,7 @@ func newConfinedPlane(t *testing.T, tier sandbox.Tier, root bool) *confinedPlane
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ok(t, os.Chmod(dir, 0o755))
 	p.binary, p.home = filepath.Join(dir, "junctor"), filepath.Join(dir, "home")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", p.binary, "../cmd/junctor")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	ok(t, built.Copy(p.binary))
 	ok(t, os.Mkdir(p.home, 0o700))
 	if tier == sandbox.T2 {
 		ok(t, os.WriteFile(filepath.Join(p.home, "config.yaml"), []byte("sandbox:\n  off: [namespaces]\n"), 0o644))

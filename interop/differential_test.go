@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
@@ -34,11 +34,7 @@ mcp:
 func newPlane(t *testing.T, config string) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, binary: filepath.Join(dir, "junctor"), home: filepath.Join(dir, "home")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "../cmd/junctor")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: got %v, want no error\n%s", err, out)
-	}
+	w := &world{t: t, binary: built.Junctor(t), home: filepath.Join(dir, "home")}
 	ok(t, os.MkdirAll(filepath.Join(w.home, "policy"), 0o700))
 	ok(t, os.WriteFile(filepath.Join(w.home, "policy", "default.cedar"), []byte(`@id("all") permit (principal, action, resource);`), 0o600))
 	ok(t, os.WriteFile(filepath.Join(w.home, "config.yaml"), []byte(config), 0o600))

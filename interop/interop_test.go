@@ -23,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
 // waitTimeout bounds everything that waits for another process.
@@ -38,11 +40,7 @@ func newWorld(t *testing.T, prepare ...func(home string)) *world {
 	t.Helper()
 	w := &world{t: t, node: installed(t)}
 	dir := t.TempDir()
-	w.binary, w.home = filepath.Join(dir, "junctor"), filepath.Join(dir, "home")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "../cmd/junctor")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	w.binary, w.home = built.Junctor(t), filepath.Join(dir, "home")
 	local, remote := filepath.Join(dir, "local"), filepath.Join(dir, "remote")
 	for _, d := range []string{w.home, local, remote} {
 		ok(t, os.Mkdir(d, 0o700))

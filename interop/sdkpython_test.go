@@ -27,6 +27,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -557,10 +558,7 @@ func TestPythonSDKPage(t *testing.T) {
 		t.Errorf("the page has %d words, want at most 1200", n)
 	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "junctor"), "../cmd/junctor")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: got %v, want no error\n%s", err, out)
-	}
+	ok(t, built.Copy(filepath.Join(dir, "bin", "junctor")))
 	sdk, err := filepath.Abs("../sdk")
 	ok(t, err)
 	ok(t, os.Symlink(sdk, filepath.Join(dir, "sdk")))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/faketelegram"
 )
 
@@ -81,9 +82,8 @@ func paste(t *testing.T, text string, wants ...string) string {
 	script.WriteString("kill $(jobs -p); wait\n")
 	dir := t.TempDir()
 	t.Cleanup(func() { noneLeft(t, dir) })
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "junctor"), ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := built.Copy(filepath.Join(dir, "bin", "junctor")); err != nil {
+		t.Fatalf("building junctor: %v", err)
 	}
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -131,17 +132,6 @@ func signed(t *testing.T, key ed25519.PrivateKey, id, tamper string) string {
 		t.Fatal(err)
 	}
 	return manifest(id, tamper+`,"provenance":`+string(doc))
-}
-
-// buildBinary makes the program that users run.
-func buildBinary(t *testing.T) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "junctor")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", out, "github.com/junctor-run/junctor/cmd/junctor")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return out
 }
 
 // run starts the binary on home and waits for its ready line.
@@ -273,7 +263,7 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	changed := newDevice(t, "token-one", manifest("changed", fmt.Sprintf(provider, "OLD")))
 	unchanged := newDevice(t, "", manifest("unchanged", ""))
 
-	binary, home := buildBinary(t), t.TempDir()
+	binary, home := built.Junctor(t), t.TempDir()
 	n := run(t, binary, home)
 	connect := func(id string, d *device, endpoint, top map[string]any) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -30,7 +31,7 @@ func TestATaskInACheckout(t *testing.T) {
 	model, err := fakemodel.Start(script)
 	ok(t, err)
 	t.Cleanup(model.Close)
-	p := newPlane(t, build(t), map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},
+	p := newPlane(t, built.Junctor(t), map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},
 		"ANTHROPIC_BASE_URL="+model.URL(), "OPENAI_BASE_URL="+model.URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1",
 		"PARALLAX_CODEX_MODEL_POWERFUL=gpt-5.5")
 

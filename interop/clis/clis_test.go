@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -101,7 +102,7 @@ const decision = "DECISION: the greeting is in hello.txt because the task asked 
 // TestPrograms starts each installed coding CLI as a task agent.
 func TestPrograms(t *testing.T) {
 	bin, _ := commands(t)
-	binary := build(t)
+	binary := built.Junctor(t)
 	for _, c := range programs() {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {

@@ -55,16 +55,6 @@ func commands(t *testing.T) (bin, node string) {
 	return bin, node
 }
 
-// build makes the server's program, once for all tests.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "junctor")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/junctor").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
-}
-
 // outside of the temporary folder, where Codex refuses to keep its helpers.
 func folder(t *testing.T) string {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -14,7 +15,7 @@ import (
 // the preset allows commands; one that reads inside the folder runs unasked.
 func TestPresetsHold(t *testing.T) {
 	bin, _ := commands(t)
-	binary := build(t)
+	binary := built.Junctor(t)
 	for _, c := range programs() {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil || !c.presets {
@@ -98,7 +99,7 @@ func TestARunThatWasRefusedIsNotDone(t *testing.T) {
 		if c.name != "opencode" {
 			continue
 		}
-		r := &run{program: c, plane: newPlane(t, build(t), c.files)}
+		r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
 		dir := r.workspace(t, "refused")
 		var err error
 		r.fake, err = fakemodel.Start(fakemodel.Script{

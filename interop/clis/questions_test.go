@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -24,7 +25,7 @@ const (
 // plan, with the preset that asks about nothing: the user is asked nevertheless.
 func TestQuestionsReachTheUser(t *testing.T) {
 	bin, _ := commands(t)
-	binary := build(t)
+	binary := built.Junctor(t)
 	for _, c := range programs() {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {
@@ -230,7 +231,7 @@ func (r *run) third(t *testing.T) {
 // without it and the task ends.
 func TestADeniedTaskAsksNothing(t *testing.T) {
 	commands(t)
-	binary := build(t)
+	binary := built.Junctor(t)
 	for _, c := range programs() {
 		if c.name != "claude" && c.name != "codex" {
 			continue

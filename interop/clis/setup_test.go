@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
 // TestSetupConnectsTheProgramsThemselves lets each program list its MCP servers after junctor
@@ -14,7 +16,7 @@ import (
 // files.
 func TestSetupConnectsTheProgramsThemselves(t *testing.T) {
 	bin, _ := commands(t)
-	binary := build(t)
+	binary := built.Junctor(t)
 	files := map[string]string{
 		".claude.json":                   `{"hasCompletedOnboarding":true,"mine":[1, 2]}` + "\n",
 		".codex/config.toml":             "model = \"mine\" # a comment\n",

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -57,7 +58,7 @@ func TestThreads(t *testing.T) {
 		_, err := os.Stat(filepath.Join(bin, name))
 		return err == nil
 	}
-	binary := build(t)
+	binary := built.Junctor(t)
 	if !installed("claude") || !installed("codex") {
 		t.Skip("Claude Code and Codex are needed; run: make test-agents")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/internal/testkit/fakeregistry"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -53,11 +54,7 @@ func build(t *testing.T) string {
 	if _, err := os.Stat("../../internal/console/web/dist/index.html"); err != nil {
 		t.Skip("the console's packages cannot be had here")
 	}
-	program := filepath.Join(t.TempDir(), "junctor")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/junctor").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return program
+	return built.Junctor(t)
 }
 
 // serve starts a server with further variables, which the end of the test stops. It returns its address.

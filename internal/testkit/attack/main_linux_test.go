@@ -24,6 +24,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
 // What this binary is beside the tests, by roleVariable: process 1 of the
@@ -85,12 +87,13 @@ func outside(m *testing.M) (code int, err error) {
 			return 1, err
 		}
 	}
-	for name, dir := range map[string]string{"junctor": "github.com/junctor-run/junctor/cmd/junctor", "hostile": "./testdata/hostile"} {
-		build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(base, "bin", name), dir)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("build %s: %w: %s", name, err, out)
-		}
+	if err := built.Copy(filepath.Join(base, "bin", "junctor")); err != nil {
+		return 1, err
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(base, "bin", "hostile"), "./testdata/hostile")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build hostile: %w: %s", err, out)
 	}
 	if os.Geteuid() != 0 {
 		fmt.Println("SKIPPED: private namespaces and everything as root: the tests run without rights")

@@ -27,6 +27,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/testkit/built"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
@@ -39,11 +40,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "junctor")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/junctor-run/junctor/cmd/junctor").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(out))
-	}
-	return path, nil
+	return path, built.Copy(path)
 })
 
 func TestMain(m *testing.M) {
