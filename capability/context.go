@@ -63,11 +63,6 @@ func (c *Context) Through() *Adapter {
 	return nil
 }
 
-const (
-	maxContextItems = 64
-	maxContextValue = 256
-)
-
 // Check returns an invalid_input error if the context is invalid: more than 64 bindings or
 // blocks, a value over 256 bytes, or a route without kind or account.
 func (c *Context) Check() error {

@@ -28,10 +28,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// maxAnswer is the largest response in bytes. By the server's default a result has at
-// most 16 MiB; records and catalogs are far smaller.
-const maxAnswer = 64 << 20
-
 // Config holds the server's address and the credential.
 type Config struct {
 	URL       string

@@ -36,9 +36,6 @@ func NewSkills(c *Client, p Profile) *Skills {
 	return &Skills{client: c, profile: p, have: make(map[string]*payload.Payload)}
 }
 
-// maxSkill bounds a skill, in bytes.
-const maxSkill = 1 << 20
-
 // Install adds a skill's payload and returns its name. Errors: conflict if a skill of that
 // name exists and replace is false; those of payload.Decode.
 func (s *Skills) Install(raw json.RawMessage, replace bool) (name string, err error) {

@@ -11,13 +11,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of one function's declaration.
-const (
-	maxTitleRunes       = 120
-	maxDescriptionRunes = 1024
-	maxSchemaBytes      = 256 << 10
-)
-
 // Function is one function of a host. It becomes a contribution of the catalog and is
 // called by its canonical action or, if it has none, as a tool.
 type Function struct {

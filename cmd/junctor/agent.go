@@ -151,9 +151,6 @@ and what calls returned. It contains the texts of the conversation.`,
 	}
 }
 
-// maxRecording bounds the file of one recording.
-const maxRecording = 64 << 20
-
 // agentEval returns the command that repeats recorded runs with the prompts of this version.
 func (a *app) agentEval() *cobra.Command {
 	var character string
@@ -239,9 +236,6 @@ func (a *app) agentUsage() *cobra.Command {
 	c.Flags().IntVar(&days, "days", 7, "`N` of the last days (UTC), 366 at most")
 	return c
 }
-
-// stopTimeout bounds the request that stops the agent when the user leaves.
-const stopTimeout = 5 * time.Second
 
 // stopAgent ends what the agent does in a conversation.
 func (a *app) stopAgent(server *client.Client, session string) {

@@ -16,15 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const (
-	// approvalPollInterval is the time between two requests for the pending approvals if the
-	// feed reports nothing. Approvals that another server of a shared store requests are not
-	// in the feed.
-	approvalPollInterval = 15 * time.Second
-	// feedRetryDelay is the pause before the feed is read again after it ended.
-	feedRetryDelay = time.Second
-)
-
 func (a *app) watchApprovalsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch", Short: "Show each new approval as it is requested, and decide it at the terminal", Args: cobra.NoArgs,

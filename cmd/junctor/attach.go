@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	detachKey            = 0x1d // Ctrl-]
-	attachLimit          = 64 << 20
-	renewControlInterval = 45 * time.Second // control ends after a minute without a key
-	attachWriteTimeout   = 10 * time.Second
+	detachKey   = 0x1d // Ctrl-]
+	attachLimit = 64 << 20
 )
 
 // attachCommand returns the command that shows the terminal of a task agent and lets the user type.

@@ -158,9 +158,6 @@ func (r auditRow) cells() []string {
 	}
 }
 
-// maxDeciders bounds the approvals that one list reads.
-const maxDeciders = 100
-
 // reasons explains the decisions of records: the rules, the grant, or the approval with the principal
 // that decided it.
 type reasons struct {

@@ -11,19 +11,11 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
-)
-
-const (
-	maxBoardTasks     = 200
-	boardReloadDelay  = 100 * time.Millisecond // between two reads while many events arrive
-	boardReadTimeout  = 20 * time.Second
-	boardWriteTimeout = 2 * time.Minute // of a merge
 )
 
 // boardTask is one row of the board.

@@ -54,8 +54,6 @@ type boardPrompt struct {
 	then   func(said string) tea.Cmd
 }
 
-const maxBoardLine = 4000 // characters of a typed line
-
 // Init implements [tea.Model].
 func (b *board) Init() tea.Cmd { return b.wait() }
 

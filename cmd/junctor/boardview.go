@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	boardHead    = 1 // lines above the rows
-	boardFoot    = 2 // lines below them: the status and the keys
-	maxPreview   = 9 // lines about the selected task
-	minPreviewAt = 14
+	boardHead = 1 // lines above the rows
+	boardFoot = 2 // lines below them: the status and the keys
 )
 
 // rows returns the number of rows of tasks on the screen, at least 1.

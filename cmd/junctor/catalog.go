@@ -383,9 +383,6 @@ what the scenario expects.`,
 	return c
 }
 
-// maxScenarioFile is the maximal number of bytes of a scenario file.
-const maxScenarioFile = 64 << 20
-
 // readBounded reads a file. It fails with too_large above maxScenarioFile.
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)

@@ -84,9 +84,6 @@ func (a *app) printPartial(e *capability.Error) {
 	}
 }
 
-// maxLine is the maximal number of bytes of a line of chat.
-const maxLine = 256 << 10
-
 // chatCommand returns the command for a conversation, in which each line is a message.
 func (a *app) chatCommand() *cobra.Command {
 	var session string

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 
@@ -19,10 +18,8 @@ import (
 )
 
 const (
-	childBase    = "/api/coding-agents"
-	hookTimeout  = 58 * time.Second // programs limit their hooks to a minute
-	childTimeout = 10 * time.Second
-	childLimit   = 1 << 20
+	childBase  = "/api/coding-agents"
+	childLimit = 1 << 20
 )
 
 // child holds the session, port and token that a program started by the server has in its

@@ -97,9 +97,6 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// maxSuggestions bounds the commands that an error suggests.
-const maxSuggestions = 3
-
 // suggestions returns the commands whose name is near an unknown word: the nearest of cmd, otherwise
 // those of all levels, beginning with the uppermost.
 func suggestions(cmd *cobra.Command, word string) []string {

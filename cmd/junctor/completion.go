@@ -5,13 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
-
-// completionTimeout bounds the request of one completion, because a user waits for it at the prompt.
-const completionTimeout = 2 * time.Second
 
 // nameSource is a list of the server whose names complete the first argument of commands.
 type nameSource struct {

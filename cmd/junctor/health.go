@@ -5,15 +5,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
 )
-
-// healthTimeout limits the request of the command health.
-const healthTimeout = 5 * time.Second
 
 // healthCommand returns the command for supervisors that restart servers, such as containers and
 // service managers. It needs no token and, unlike the doctor, ignores faults outside of the server.

@@ -111,9 +111,6 @@ func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err
 	return err
 }
 
-// maxInput is the largest input that the server accepts by default.
-const maxInput = 4 << 20
-
 func (a *app) input(arg string) (json.RawMessage, error) { return a.jsonInput("INPUT", arg) }
 
 // jsonInput returns one JSON value from the command line, or from standard input for "-".

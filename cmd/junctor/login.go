@@ -21,11 +21,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	loginMaxTimeout = time.Hour // whatever the server allows
-	askInterval     = time.Second
-)
-
 // signedIn is what junctor login keeps in login.json of the home.
 type signedIn struct {
 	URL       string    `json:"url"` // "": the server that runs on the home

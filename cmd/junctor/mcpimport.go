@@ -16,9 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 )
 
-// maxImportFile is the largest file that is sent to the server.
-const maxImportFile = 16 << 20
-
 func (a *app) mcpImportCommand() *cobra.Command {
 	var dry, yes bool
 	var move []string

@@ -16,9 +16,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// maxRouteAnswer is the largest answer of a module's route that is printed.
-const maxRouteAnswer = 32 << 20
-
 // routeCommand returns the command that calls a module's HTTP route through the server.
 func (a *app) routeCommand() *cobra.Command {
 	var query, headers []string

@@ -21,10 +21,6 @@ import (
 
 const (
 	serviceName = "junctor.service"
-	// serviceTimeout bounds one command of systemd.
-	serviceTimeout = 30 * time.Second
-	// serviceStartInterval is the pause between two looks whether the service's server answers.
-	serviceStartInterval = 100 * time.Millisecond
 )
 
 // plainPath matches paths that systemd reads as they are.

@@ -24,13 +24,6 @@ import (
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 )
 
-const (
-	// startTimeout bounds the start of a server in the background.
-	startTimeout = 30 * time.Second
-	// verifyTimeout bounds the check of a client's entry.
-	verifyTimeout = 30 * time.Second
-)
-
 // setupOptions are the flags of setup.
 type setupOptions struct {
 	clients                    []string

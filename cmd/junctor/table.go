@@ -60,9 +60,6 @@ func (a *app) columns() int {
 	return width
 }
 
-// minWidth is the width in columns that each list fits.
-const minWidth = 80
-
 // fitted lays rows out in a number of columns. Times become ages, and the widest columns are cut, the
 // first one last, because it identifies the row. The last column continues on further lines instead.
 func fitted(head []string, rows [][]string, width int, now time.Time) string {

@@ -10,11 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-const (
-	maxShown     = 200     // threads whose last shown commit is stored
-	maxShownFile = 1 << 20 // bytes
-)
-
 // shownWork is the work of a thread that this user saw last.
 type shownWork struct {
 	Commit string    `json:"commit"`

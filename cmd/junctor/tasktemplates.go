@@ -27,7 +27,6 @@ var ownTemplates embed.FS
 
 const (
 	templatesDir   = "templates"
-	maxTemplate    = 64 << 10
 	templateSuffix = ".yaml"
 	readonlyPreset = "readonly"
 	textValue      = "text" // value that the argument of tasks create gives

@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	agentsPath   = "/api/coding-agents"
-	threadsPath  = agentsPath + "/coordinator/threads"
-	pollInterval = 500 * time.Millisecond
+	agentsPath  = "/api/coding-agents"
+	threadsPath = agentsPath + "/coordinator/threads"
 )
 
 // threadRow is a thread in the server's answers.

@@ -59,8 +59,6 @@ func (o *oauthFlags) record() map[string]any {
 	return body
 }
 
-const loginTimeout = 5 * time.Minute
-
 func (a *app) upstreamsLoginCommand() *cobra.Command {
 	var port int
 	c := &cobra.Command{

@@ -116,9 +116,6 @@ func (a *app) printLogs(out upstreamLogs) {
 	}
 }
 
-// logPollInterval is the time between two requests for further lines of a log.
-const logPollInterval = time.Second
-
 // followLogs requests the log of an upstream at path, and then asks for newer lines at each interval,
 // and prints them. It returns the error of ctx or of a request.
 func (a *app) followLogs(ctx context.Context, upstream, path string) error {

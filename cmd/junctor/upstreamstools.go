@@ -106,9 +106,6 @@ func (a *app) connect(ctx context.Context, name, path string, body any) (*client
 	return c, &u, err
 }
 
-// maxToolsShown is the number of tools that are printed after an upstream was added.
-const maxToolsShown = 60
-
 // printUpstreamTools prints each tool of an upstream: what it declares, and the decision about calls
 // of an agent. It returns the number of tools that declare that they only read.
 func (a *app) printUpstreamTools(ctx context.Context, c *client.Client, name string) (reads int, err error) {
@@ -188,9 +185,6 @@ func (a *app) showConnecting(ctx context.Context, c *client.Client, name string)
 		<-done
 	}
 }
-
-// progressInterval is the time between two updates of a line at the terminal.
-const progressInterval = time.Second
 
 func (a *app) connecting(ctx context.Context, c *client.Client, name string) {
 	const clear = "\r\x1b[K"

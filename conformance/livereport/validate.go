@@ -17,9 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// MaxBytes bounds one report file.
-const MaxBytes = 8 << 20
-
 // Options are the flags of the validator.
 type Options struct {
 	Kind                string // "", "cloud" or "provider"

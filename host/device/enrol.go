@@ -27,14 +27,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of requests to a gateway.
-const (
-	webTimeout   = 15 * time.Second // of one small request
-	dialTimeout  = 5 * time.Second  // to one of several gateways
-	assetTimeout = 10 * time.Minute // of one asset
-	maxAnswer    = 64 << 10         // bytes of an answer that is not an asset
-)
-
 // identity is the stored identity of a node. The secret half of its key is in a file of
 // its own.
 type identity struct {

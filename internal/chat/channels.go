@@ -97,9 +97,6 @@ func (s *Service) artifact(ctx context.Context, who capability.Principal, ref st
 	return channels.File{Name: name[strings.LastIndexByte(name, '/')+1:], Size: int64(len(data)), Data: data}, err
 }
 
-// artifactTTL is how long an attachment that was fetched is stored.
-const artifactTTL = 24 * time.Hour
-
 // keep stores an attachment as an artifact, and returns RUN/NAME.
 func (s *Service) keep(ctx context.Context, who capability.Principal, run string, f channels.File) (string, error) {
 	name := strings.Map(func(r rune) rune {
@@ -117,9 +114,6 @@ func (s *Service) keep(ctx context.Context, who capability.Principal, run string
 	_, err := s.cfg.Blobs.Put(ctx, ref, bytes.NewReader(f.Data), channels.MaxFile)
 	return run + "/" + name, err
 }
-
-// downGrace is how long an account may be away before the doctor reports it.
-const downGrace = 10 * time.Second
 
 // checkChannels returns a finding for each account that does not work.
 func (s *Service) checkChannels(ctx context.Context) (checks []httpapi.Check) {

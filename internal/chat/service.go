@@ -36,9 +36,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// sweepInterval is the time between two removals of expired sessions, results and artifacts.
-const sweepInterval = 10 * time.Minute
-
 // Commands provides the commands that people can type. The runtime of extensions implements
 // it.
 type Commands interface {

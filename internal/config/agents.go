@@ -90,12 +90,6 @@ func defaultAgents() Agents {
 	}
 }
 
-const (
-	maxCustomKeys = 32
-	maxRetries    = 100
-	maxPolicy     = 64 << 10
-)
-
 var (
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	prefixForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)

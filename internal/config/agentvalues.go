@@ -89,9 +89,6 @@ func number(least, most int) func(string) (any, error) {
 	}
 }
 
-// maxMillis is a year of 366 days, in milliseconds.
-const maxMillis = 366 * 24 * 3600 * 1000
-
 func millis(least int) func(string) (any, error) {
 	return func(s string) (any, error) {
 		n, err := number(least, maxMillis)(s)

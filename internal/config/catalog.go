@@ -12,9 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxCatalogFile is the size limit of the catalog's file, in bytes.
-const maxCatalogFile = 1 << 20
-
 // ReadCatalog reads the operator's settings of the catalog into v: a YAML or JSON document
 // with slots, policy, ranks, backends, forcedDefaults, crossContext, naming, owners,
 // canonicalMap and exposure. It is a file separate from config.yaml, because its keys contain

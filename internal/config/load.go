@@ -19,9 +19,6 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFile is the size limit of config.yaml, in bytes.
-const maxFile = 1 << 20
-
 // notSections returns the JUNCTOR_ variables that configure the command line and have no key.
 func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}

@@ -40,8 +40,6 @@ const (
 // ModelModule is the kind of a route to the model of an endpoint's module.
 const ModelModule = "module"
 
-const maxModelRoutes = 16
-
 // All returns the routes, or the one that model.url stands for. Kinds are in their long form.
 func (m Model) All() []ModelRoute {
 	list := m.Routes

@@ -58,10 +58,6 @@ func defaultHost() Host {
 	}}
 }
 
-// maxHeartbeatInterval is a third of the default time after which a gateway removes a silent
-// node. A gateway with a shorter time requests more frequent heartbeats when the node joins.
-const maxHeartbeatInterval = 10 * time.Second
-
 func (n Node) validate() error {
 	if n.ID != "" {
 		if err := cmp.CheckNode(n.ID); err != nil {

@@ -22,12 +22,6 @@ type Registries struct {
 	CA    string `koanf:"ca" doc:"File with the certificates (PEM) of all authorities that confined programs of upstreams trust. Empty: those of this machine."`
 }
 
-// The bounds of Upstreams.ConnectTimeout.
-const (
-	minConnectTimeout = time.Second
-	maxConnectTimeout = 10 * time.Minute
-)
-
 func (u Upstreams) validate() error {
 	if u.ConnectTimeout < minConnectTimeout || u.ConnectTimeout > maxConnectTimeout {
 		return fmt.Errorf("upstreams.connect_timeout: %s is not between %s and %s", u.ConnectTimeout, minConnectTimeout, maxConnectTimeout)

@@ -16,12 +16,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// The bounds of apps.
-const (
-	maxAppPage    = 4 << 20 // bytes
-	maxAppOrigins = 32      // that an app declares
-)
-
 // app is the page of an MCP server's tool (MCP Apps, revision 2026-01-26) in a frame.
 type app struct {
 	server string

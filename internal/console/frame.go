@@ -27,15 +27,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The bounds of frames.
-const (
-	frameTTL  = 10 * time.Minute
-	maxFrames = 128
-	// A view may send this many messages a second, each of this many bytes.
-	frameRate    = 50
-	frameMessage = 256 << 10
-)
-
 // frame is the right to show one view of a module: its ticket is the only credential that the
 // frame's documents have, and it is good for that module's files and, through the page, routes.
 type frame struct {

@@ -12,18 +12,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The bounds of sessions and sign-in codes.
-const (
-	sessionTTL  = 8 * time.Hour
-	idleTimeout = 30 * time.Minute
-	codeTTL     = 5 * time.Minute
-	ticketTTL   = 30 * time.Second
-	maxSessions = 64 // per server; the one that was used least recently ends
-	maxCodes    = 64
-	// Uses are saved at most this often, so a restart forgets at most this much.
-	saveInterval = time.Minute
-)
-
 // session is the sign-in of one browser. Both halves are needed: cookies are sent to every port
 // of a host, so a cookie alone would be good for a server that an agent starts beside this one.
 type session struct {

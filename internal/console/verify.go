@@ -16,18 +16,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The bounds of verifications.
-const (
-	verifyTTL   = 2 * time.Minute
-	maxTries    = 3
-	maxVerifies = 8 // of one principal, open at once; the oldest ends
-	// So many wrong codes of one principal lock its codes for lockTTL, and so many new verifications
-	// within it. Otherwise a program could ask for codes until it guesses one.
-	maxWrong = 10
-	maxAsked = 100
-	lockTTL  = 10 * time.Minute
-)
-
 // verification asks a person to confirm one decision of a browser or of a chat service: by a code on
 // the server's terminal, which an agent that presses buttons does not see, or by a passkey.
 type verification struct {

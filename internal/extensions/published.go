@@ -3,7 +3,6 @@ package extensions
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
@@ -16,9 +15,6 @@ type published struct {
 	made, read, finished uint64
 	more                 chan struct{} // closed when finished increases; nil if no caller waits
 }
-
-// publishTimeout limits the wait for the catalog. The change itself is already stored.
-const publishTimeout = 5 * time.Second
 
 // change counts a change. The returned function waits until the catalog has received
 // it, ctx ends or publishTimeout passes.

@@ -90,9 +90,6 @@ func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	}
 }
 
-// maxEgressRecords limits the audit records of one run's connections.
-const maxEgressRecords = 100
-
 // decided adds an egress decision to rec and appends it to the audit log.
 func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)

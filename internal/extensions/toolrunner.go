@@ -287,9 +287,6 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	return out, err
 }
 
-// maxToolOutput limits the stored output of a program, in bytes.
-const maxToolOutput = 16 << 20
-
 // words returns the name of an action's tool and the compiled template of its arguments.
 func words(a *command.Action) (name string, t *command.Template, err error) {
 	if a.Runner == shellRunner {
@@ -323,9 +320,6 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	}
 	return got, nil
 }
-
-// artifactTTL is how long the artifacts of a run are stored.
-const artifactTTL = 24 * time.Hour
 
 // artifacts records the present artifacts of the working folder. The returned function, called
 // after the run, stores the new and changed ones for artifactTTL, also if its context has ended.

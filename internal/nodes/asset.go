@@ -20,9 +20,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// assetTTL is how long a value is kept.
-const assetTTL = time.Hour
-
 // assetBlobs stores the bytes.
 type assetBlobs interface {
 	Put(ctx context.Context, ref blob.Ref, from io.Reader, limit int64) (blob.Ref, error)

@@ -22,13 +22,7 @@ const (
 	assetSubject = "v1.gateways.asset"
 	// assetPieceSize is the size in bytes of a piece of a value in one message.
 	assetPieceSize = 256 << 10
-	// maxAssetFetches and maxAssetAnswers limit concurrent transfers between gateways.
-	maxAssetFetches, maxAssetAnswers = 4, 16
-	// locateTimeout is how long to wait for a gateway that has the value: the others do
-	// not reply. pieceTimeout is for each piece, requested pieceTries times, and
-	// assetFetchTimeout for all of them.
-	locateTimeout, pieceTimeout, assetFetchTimeout = 2 * time.Second, 5 * time.Second, time.Minute
-	pieceTries                                     = 3
+	pieceTries     = 3
 )
 
 // assetQuery requests a piece of a value.

@@ -14,13 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-const (
-	// busTimeout limits the check of the session with the bus.
-	busTimeout = time.Second
-	// tokenExpiryGrace is how long before its expiry the doctor warns of a node's token.
-	tokenExpiryGrace = 72 * time.Hour
-)
-
 // Bus returns which bus the gateway uses, and whether its session with it is open.
 func (s *Service) Bus(ctx context.Context) (name string, open bool) {
 	return busName(s.cfg.NATS.URL), s.busOpen(ctx)

@@ -88,9 +88,6 @@ func (s *Service) revokes(ctx context.Context) error {
 	}
 }
 
-// revokeInterval is the time between two checks for nodes whose token has expired.
-const revokeInterval = time.Second
-
 func (s *Service) appendNode(ev audit.Event, node string) {
 	if _, err := s.cfg.Log.Append(context.Background(), audit.Record{
 		Logger: "gateway", Event: ev,

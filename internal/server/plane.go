@@ -153,10 +153,6 @@ func (p *plane) warnUnknownNames() {
 	}
 }
 
-// saveUsesInterval is how often the use counts of grants are stored. A crash loses the counts since,
-// but not the audit records of the uses.
-const saveUsesInterval = time.Minute
-
 // saveUses stores the use counts of grants periodically, and a last time when ctx ends.
 func (p *plane) saveUses(ctx context.Context) error {
 	tick := time.NewTicker(saveUsesInterval)

@@ -50,9 +50,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// drainTimeout is how long running calls may continue after a stop was requested.
-const drainTimeout = 10 * time.Second
-
 // Server is one running junctor. New opens everything. Run serves until its context ends, and
 // closes everything that New opened.
 type Server struct {

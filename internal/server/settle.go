@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/local"
 )
 
-// settleTimeout is the longest time that a start waits for the previous providers.
-const settleTimeout = 2 * time.Second
-
 // settle waits until the providers that this server offered before its stop are connected again, at
 // most for settleTimeout, so that the first call after the ready line finds them. A provider
 // that is down does not delay the start any longer.

@@ -90,9 +90,6 @@ func (s *Server) watchShared(ctx context.Context) error {
 	})
 }
 
-// takeOverTimeout bounds one update of the mirrors, because their owners wait for it.
-const takeOverTimeout = 10 * time.Second
-
 // takeOver updates the mirrors of a table, or of all tables for "". A new mirror is one line here.
 func (s *Server) takeOver(ctx context.Context, table string) error {
 	ctx, cancel := context.WithTimeout(ctx, takeOverTimeout)

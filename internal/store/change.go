@@ -14,12 +14,6 @@ import (
 // channel is the Postgres channel on which the triggers of the tables send the table's name.
 const channel = "junctor_changed"
 
-const (
-	firstRetryDelay = 50 * time.Millisecond
-	maxRetryDelay   = 2 * time.Second
-	aliveInterval   = 5 * time.Second // how often a silent connection is pinged
-)
-
 // Health is the state of the shared store, as seen by [DB.Watch].
 type Health struct {
 	Down  bool

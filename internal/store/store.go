@@ -50,9 +50,6 @@ var migrations embed.FS
 // CoreTables returns the core tables.
 func CoreTables() Tables { return Tables{Owner: "core", Files: migrations} }
 
-// maxConns bounds the connections, because SQLite can only use one writer and a few readers.
-const maxConns = 6
-
 // DB is an open database. It is safe for concurrent use and implements
 // [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.Audit].
 type DB struct {
@@ -158,9 +155,6 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 
 // migrateWait is how many seconds a gateway waits while another one migrates.
 const migrateWait = 60
-
-// maxAttempts is the maximum number of attempts of a transaction that conflicts with others.
-const maxAttempts = 10
 
 // InTx runs f in a transaction that holds its lock from its beginning: the write lock of a
 // file, or on a server the lock of key, which names what must not change during f

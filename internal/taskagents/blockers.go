@@ -18,13 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// maxKept is the number of bytes of a tool's input that an approval stores. A larger one can be
-// refused there, but not allowed.
-const maxKept = 1 << 20
-
-// maxSummary is the number of bytes of the text that describes a blocker in a list.
-const maxSummary = 300
-
 const (
 	reasonAnswerRequired = "answer_required"
 	reasonNotShown       = "not_shown"

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -14,9 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
-
-// decisionTimeout limits a call of the service. Its caller may end it sooner.
-const decisionTimeout = 30 * time.Second
 
 // openParent returns the bridge to the parent service and the character that are configured.
 func (s *Service) openParent() *parentBridge {

@@ -18,19 +18,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of the bridge.
-const (
-	maxRemembered     = 50 // messages of one answer
-	maxRememberedText = 600
-	maxMemoryQuery    = 500
-	parentTimeout     = 5 * time.Second
-	roomPage          = 50 // messages of one read
-
-	maxSpeaker  = 200
-	maxBioLine  = 1_000
-	maxBioLines = 50
-)
-
 // taskOrigin identifies who created a session's task, and in which conversation.
 type taskOrigin struct {
 	Creator string // id of the principal that created the task

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -17,11 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/skills"
-)
-
-const (
-	recommendTimeout = 15 * time.Second // for a model to recommend skills
-	answerTimeout    = time.Minute      // for a program to accept a skill's result
 )
 
 // skillSource implements skills.Source with the tools of installed extensions and the

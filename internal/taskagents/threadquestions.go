@@ -20,10 +20,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// maxAsked is the number of bytes of a tool's input in a question. A larger one can be refused
-// there, but not allowed.
-const maxAsked = 32 << 10
-
 // questions returns one form for each session of a thread that waits for its user: to confirm
 // a decision, to answer a blocker of its program, or to answer with a text.
 func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {

@@ -12,14 +12,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// A session starts shortly before its thread registers it. Its messages until then are held
-// for holdTTL, at most maxHeld of all sessions. Sessions without thread have no transcript.
-const (
-	holdTTL      = time.Minute
-	holdInterval = time.Second
-	maxHeld      = 256
-)
-
 // transcripts stores the input and output of sessions of threads, one piece per turn, and their usage.
 type transcripts struct {
 	registry *threads.Registry

@@ -182,9 +182,6 @@ func (w *workspaces) checkouts() (launch.Checkouts, error) {
 	return w.Manager, nil
 }
 
-// maxConsents is the number of setups that the server remembers an agreement to.
-const maxConsents = 1000
-
 // consents implements launch.Consents. An agreement is "digest repository" in a list, the oldest
 // first.
 type consents struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"sync/atomic"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -88,9 +87,6 @@ func (c *agentClient) Call(ctx context.Context, r upstream.Request) (json.RawMes
 	})
 	return result, err
 }
-
-// documentTTL is how long the operations of an OpenAPI document are listed before it is read again.
-const documentTTL = time.Hour
 
 // apiClient adapts an API to upstream.Client. Its operations are tools.
 type apiClient struct {

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
@@ -213,9 +212,6 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	}
 	return checks
 }
-
-// registryCheckTimeout bounds the questions of one check to the MCP registry.
-const registryCheckTimeout = 5 * time.Second
 
 // withdrawn reports upstreams whose entry of the MCP registry is deprecated or deleted by now.
 func (s *Service) withdrawn(ctx context.Context, list []upstream.Status) (checks []httpapi.Check) {

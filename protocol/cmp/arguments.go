@@ -8,12 +8,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The bounds of a call's arguments.
-const (
-	MaxDepth     = 64   // of any JSON value
-	MaxArguments = 1024 // positional and by name, each
-)
-
 // Arguments holds the positional and the named arguments of a call.
 type Arguments struct {
 	Args   []json.RawMessage          `json:"args"`

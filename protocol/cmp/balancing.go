@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxNodes bounds the lists of nodes and labels in a request for balancing.
-const maxNodes = 256
-
 // Balancing is a request to choose one of several nodes for a call.
 type Balancing struct {
 	On        bool

@@ -114,9 +114,6 @@ func Errorf(reason, format string, args ...any) *capability.Error {
 	return capability.Errorf(row.Code, "cmp", format, args...).With(reason, "")
 }
 
-// MaxMessage bounds the text of an error on the wire, in bytes.
-const MaxMessage = 4 << 10
-
 // WireError is a failure in the form of the protocol. Code is a reason of the table, Type the
 // original's error class.
 type WireError struct {
@@ -187,9 +184,6 @@ func nearest(code capability.Code) string {
 	}
 	return ReasonExecution
 }
-
-// maxRetryDelay is the longest delay that a node may request.
-const maxRetryDelay = 24 * time.Hour
 
 // Capability converts a node's error to a *capability.Error. A code that is not in the table becomes
 // execution_failed, so that a node cannot use other codes.

@@ -73,13 +73,6 @@ func EngineEffect(effect string) capability.Effect {
 	return capability.EffectExternal
 }
 
-// The bounds of names, in bytes, and of labels in number.
-const (
-	MaxName     = 128 // node ids, labels, skill names, aliases
-	MaxFunction = 200
-	MaxLabels   = 64
-)
-
 var (
 	nodeGrammar     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	functionGrammar = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$`)

@@ -164,17 +164,6 @@ type Language struct {
 	Reason    string `json:"reason,omitzero"`
 }
 
-// Limits bounds the transferred skills, in bytes unless stated otherwise. Zero permits nothing.
-type Limits struct {
-	Modules      int `json:"max_runtime_modules"`
-	ModuleSource int `json:"max_runtime_module_source_bytes"`
-	TotalSource  int `json:"max_total_runtime_source_bytes"`
-	Payload      int `json:"max_payload_bytes"`
-}
-
-// DefaultLimits returns the default limits of payloads.
-func DefaultLimits() Limits { return Limits{8, 200_000, 800_000, 1 << 20} }
-
 // Status is the status of a host.
 type Status struct {
 	NodeID              *string `json:"node_id"`

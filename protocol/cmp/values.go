@@ -19,9 +19,6 @@ type Asset struct {
 	URL       string `json:"url,omitzero"`
 }
 
-// MaxAsset bounds an asset, in bytes.
-const MaxAsset = 64 << 20
-
 var digestGrammar = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Check returns bad_encoding or payload_too_large if the reference is invalid.

@@ -238,9 +238,6 @@ func invalidUTF8(b []byte) int {
 	return -1
 }
 
-// maxID bounds ids and progress tokens in bytes, because they are returned and used as map keys.
-const maxID = 512
-
 func validID(raw []byte) bool {
 	if len(raw) == 0 || len(raw) > maxID {
 		return false

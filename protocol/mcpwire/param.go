@@ -18,11 +18,6 @@ type HeaderParam struct {
 	path   []string
 }
 
-const (
-	maxParams    = 64
-	maxParamPath = 16
-)
-
 // HeaderParams returns the arguments that a definition's input schema marks.
 func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
 	if len(definition) == 0 || !strings.Contains(string(definition), "x-mcp-header") {

@@ -19,17 +19,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Defaults of [ClientConfig].
-const (
-	DefaultTimeout     = 60 * time.Second
-	DefaultMaxResponse = 32 << 20
-
-	// defaultPTYTimeout is how long an endpoint may run a command without timeout; ptyGrace is
-	// added for the transfer.
-	defaultPTYTimeout = 300 * time.Second
-	ptyGrace          = 5 * time.Second
-)
-
 // ClientConfig describes one endpoint. Zero members mean the defaults.
 type ClientConfig struct {
 	// ID identifies the endpoint in errors: letters, digits, '.', '_', ':' and '-'.

@@ -7,31 +7,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits bounds a manifest. A zero member means the default, a negative one no limit.
-type Limits struct {
-	ManifestBytes int // of one plugin.modules.list result
-	Modules       int
-	Items         int // of any list inside a module
-	Depth         int // nesting of one module
-}
-
-// DefaultLimits returns the default limits of manifests.
-func DefaultLimits() Limits {
-	return Limits{ManifestBytes: 4 << 20, Modules: 256, Items: 1024, Depth: 64}
-}
-
-func (l Limits) orDefault() Limits {
-	def := DefaultLimits()
-	for _, p := range []struct{ v, d *int }{
-		{&l.ManifestBytes, &def.ManifestBytes}, {&l.Modules, &def.Modules}, {&l.Items, &def.Items}, {&l.Depth, &def.Depth},
-	} {
-		if *p.v == 0 {
-			*p.v = *p.d
-		}
-	}
-	return l
-}
-
 // DecodeParams checks the parameters of a call and returns them without unknown members. If
 // it finds none to remove, it returns raw itself, so the result may alias raw. Missing parameters,
 // and a value that is not an object, become {}. The old name root of git's cwd is renamed.

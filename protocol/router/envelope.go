@@ -114,14 +114,6 @@ func (a answer) failure(body []byte) *Error {
 	return e
 }
 
-// Bounds of an endpoint's error, which is sent to callers and logged. Larger details are left
-// out.
-const (
-	maxMessage = 8 << 10
-	maxName    = 512
-	maxDetails = 256 << 10
-)
-
 // atMost returns at most limit bytes of s, cut between two runes.
 func atMost(s string, limit int) string {
 	if len(s) <= limit {

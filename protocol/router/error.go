@@ -71,9 +71,6 @@ type wireDetails struct {
 	RetryAfter int64           `json:"retry_after_ms"`
 }
 
-// maxRetryAfter is the longest delay in milliseconds that an endpoint may request, one day.
-const maxRetryAfter = 24 * 3600 * 1000
-
 func detailsOf(code capability.Code, reason string) json.RawMessage {
 	m := map[string]any{"code": code}
 	if reason != "" {

@@ -25,12 +25,6 @@ const (
 	PathAssets       = "/v1/capabilities/assets/"
 )
 
-// DefaultMaxBody is the default limit of a request body in bytes.
-const DefaultMaxBody = 4 << 20
-
-// DefaultBodyTimeout is the default time for receiving a request body.
-const DefaultBodyTimeout = 30 * time.Second
-
 // Backend makes the calls of one authenticated caller.
 //
 // Invoke receives parameters that DecodeParams accepted; they are valid only until it

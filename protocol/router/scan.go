@@ -5,9 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds the recursion of the scanner. Normal documents have at most a few dozen levels.
-const maxNesting = 1000
-
 // syntaxError is malformed JSON; offset counts bytes from the start of the
 // scanned document.
 type syntaxError struct {

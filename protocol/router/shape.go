@@ -21,9 +21,6 @@ const (
 	recordMap      // object of such objects
 )
 
-// maxFields bounds the members of one shape, so that their values fit into an array on the stack.
-const maxFields = 32
-
 // shape describes one object of the protocol: its known members, in the order in which the original
 // checks them, which determines the reported error.
 type shape struct {

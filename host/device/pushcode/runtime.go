@@ -19,13 +19,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-const (
-	// releaseGrace is how long running calls may continue after their skill was removed.
-	releaseGrace = 5 * time.Second
-	// tryTimeout bounds the trying of one module.
-	tryTimeout = 10 * time.Second
-)
-
 // codeWorker runs code; worker.Runner does.
 type codeWorker interface {
 	Languages() map[string]string

@@ -24,17 +24,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	maxTools       = 40 // that a run offers from the start
-	maxDescribed   = 20 // tools that a run adds because the model described them
-	maxSchemas     = 64 << 10
-	maxDescription = 2 << 10
-	maxResult      = 16 << 10 // of a result's text for the model
-	maxCutNote     = 100      // of which the note that it was cut
-	maxParallel    = 8        // reads of one answer at the same time
-	maxAsks        = 3        // approvals that are requested for one call
-)
-
 // actionAsk is the action that begins a run.
 const actionAsk capability.Action = "chat.ask"
 

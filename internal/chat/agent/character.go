@@ -10,14 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of a character.
-const (
-	maxCharacter = 1 << 20  // bytes of a file
-	maxPersona   = 16 << 10 // bytes of its text in a prompt
-	maxBio       = 10       // lines of each list
-	maxExamples  = 3        // conversations
-)
-
 // lines is a string or a list of strings.
 type lines []string
 

@@ -10,12 +10,7 @@ import (
 )
 
 const (
-	// maxSteps is the size of a run's steps above which the older ones are replaced by a summary.
-	maxSteps    = 96 << 10
-	keptSteps   = 2       // of the latest, which stay as they are
-	maxSummary  = 8 << 10 // bytes
-	maxExtract  = 400     // of one result, where the model gives no summary
-	maxArgument = 200
+	keptSteps = 2 // of the latest, which stay as they are
 )
 
 // compacted is a summary of the first steps of a run, which stay in the journal.

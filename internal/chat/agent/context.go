@@ -22,16 +22,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-const (
-	contextTimeout = 2 * time.Second // of one source of context
-	engineTimeout  = 10 * time.Second
-	maxSegment     = 4 << 10  // bytes of one source
-	maxContext     = 16 << 10 // of all
-	maxMemories    = 5
-	maxQuery       = 1 << 10
-	maxEngineTurns = 256 << 10
-)
-
 // The kinds of segments.
 const (
 	segmentProvider = "provider" // of a module

@@ -5,18 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/protocol/modelwire"
-)
-
-const (
-	// maxCalls bounds the calls of one answer.
-	maxCalls = 64
-	// maxRepeats is how often the same call may have the same result.
-	maxRepeats = 2
 )
 
 var errWork = errors.New("the time of the answer is used up")
@@ -276,9 +268,6 @@ func (c *conversation) repeats() bool {
 	}
 	return false
 }
-
-// decisionTimeout bounds the wait for a decision that is being stored.
-const decisionTimeout = 10 * time.Second
 
 // decided returns the state of an approval. Of one that was decided, it waits for the grant.
 func (e *Engine) decided(ctx context.Context, id string) (policy.Approval, error) {

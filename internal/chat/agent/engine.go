@@ -21,15 +21,6 @@ import (
 )
 
 const (
-	// maxActive bounds the runs that work at the same time; others wait.
-	maxActive = 64
-	// sweepInterval is the time between two looks for decisions whose notice was lost.
-	sweepInterval = 30 * time.Second
-	// runTTL is how long an ended run is kept.
-	runTTL = 7 * 24 * time.Hour
-	// maxRecords is the number of records after which a run takes no further messages. Its own
-	// records are bounded by its budget.
-	maxRecords = 1000
 	// approvalPage is how many pending approvals one query returns.
 	approvalPage = 500
 )

@@ -104,9 +104,6 @@ func (r *run) notify(events ...Event) {
 	}
 }
 
-// maxQueue bounds the events that a follower has not read, beside one text.
-const maxQueue = 1024
-
 // Follower receives the events of a run. It must be closed.
 type Follower struct {
 	Run string // the id

@@ -21,9 +21,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
-// replayTimeout bounds the repetition of one run.
-const replayTimeout = time.Minute
-
 // Verdict is the result of repeating a recording.
 type Verdict struct {
 	Run       string

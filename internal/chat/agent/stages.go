@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,11 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
 	"github.com/junctor-run/junctor/protocol/modelwire"
-)
-
-const (
-	stageTimeout    = 10 * time.Second // of one call of a module
-	evaluateTimeout = 2 * time.Minute  // of all evaluators of a turn
 )
 
 // publish sends an event to the modules that handle it. Failures are logged. An event is a call with

@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
-// MaxUsageDays is the longest time that one query of usage covers.
-const MaxUsageDays = 366
-
 // asks counts a request to the model. The caller holds r.mu.
 func (r *run) asks() {
 	r.row.ModelCalls++

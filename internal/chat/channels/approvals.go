@@ -19,16 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const (
-	// maxInline is the longest input, in bytes, that is shown in the message itself.
-	maxInline = 2500
-	// maxAttached is the longest input that is sent as a file.
-	maxAttached = 1 << 20
-	// maxWrong is how many wrong codes a person may enter in lockTTL.
-	maxWrong = 5
-	maxOpen  = 10 // approvals that /approve lists
-)
-
 // follow shows pending approvals to operators, and their decisions, and messages about tasks, until
 // ctx ends.
 func (h *Hub) follow(ctx context.Context) {

@@ -302,15 +302,6 @@ type Store interface {
 	Sweep(ctx context.Context, before time.Time) error
 }
 
-// Bounds of pairing.
-const (
-	// MaxTries is the number of wrong codes after which pairing is locked.
-	MaxTries = 5
-	// LockTTL is how long pairing is locked.
-	LockTTL = time.Hour
-	codeTTL = 10 * time.Minute
-)
-
 // Split cuts a text into pieces of at most limit UTF-16 units, at line ends where it can.
 func Split(text string, limit int) (pieces []string) {
 	for text != "" {

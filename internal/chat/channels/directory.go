@@ -8,13 +8,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-const (
-	// MaxPlaces is the number of places of an account that its directory has at most.
-	MaxPlaces = 1000
-	maxFound  = 100 // messages of a search
-	maxLabel  = 200 // bytes
-)
-
 // Place is a conversation of several people.
 type Place struct {
 	ID, Name string

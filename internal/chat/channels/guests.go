@@ -19,8 +19,6 @@ const (
 	// guestRate and guestBurst bound the messages that the guests of one account write to the agent.
 	guestRate  = rate.Limit(0.2)
 	guestBurst = 10
-	// maxGuestGroups is the number of groups of an account that have guests.
-	maxGuestGroups = 100
 )
 
 // guestName returns the name of the principal of an account's guests.

@@ -22,20 +22,6 @@ import (
 )
 
 const (
-	maxAccounts = 100
-	// maxWaiting bounds the updates of an account that are stored and not handled. Further ones stay
-	// at the service.
-	maxWaiting = 1000
-	// maxUnsent bounds the sends of an account that wait.
-	maxUnsent    = 10_000
-	maxHandling  = 16  // conversations of an account that are handled at the same time
-	maxSending   = 256 // conversations of an account that wait for their turn to send
-	firstDelay   = 200 * time.Millisecond
-	backoffDelay = time.Minute // the longest
-	// refusedDelay is the pause after the service refused the token.
-	refusedDelay = 5 * time.Minute
-	// keepTTL is how long ids of handled updates and ended sends are kept.
-	keepTTL = 7 * 24 * time.Hour
 	// pageSize is the number of rows that one query reads.
 	pageSize = 500
 )

@@ -20,18 +20,6 @@ import (
 )
 
 const (
-	// MaxFile is the largest attachment that a message may have.
-	MaxFile  = 20 << 20
-	maxText  = 64 << 10 // bytes of one message
-	maxID    = 600      // bytes of an id, or of two
-	maxPress = 4 << 10
-	maxFiles = 10 // of one message; further ones are left out
-	// refusalTTL is how long a refusal is not answered again for the same user, and maxRefusals how
-	// many of an account are recorded in that time.
-	refusalTTL  = time.Hour
-	maxRefusals = 1000
-	maxTasks    = 10 // of a list
-
 	reasonUnpaired = "unpaired"
 	reasonUnproved = "sender_unproved"
 )

@@ -11,11 +11,6 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-const (
-	maxMarkdown = 8 << 10 // bytes: the parser's time grows with the square of some texts
-	maxMarkup   = 1 << 10 // bytes that the tags of a short text may need
-)
-
 // HTML returns a text in CommonMark as HTML with the tags b, i, code, pre and blockquote, which chat
 // services accept. br is a line break. Links show their address, so that their text does not hide it,
 // and HTML in the text is shown letter by letter. The result is "" for a text that is so long, or nested so deep, that it is better sent as it is.

@@ -11,18 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-const (
-	// sendTTL is how long a send waits for its service.
-	sendTTL      = 24 * time.Hour
-	flushTimeout = 5 * time.Second
-	// limitTimeout is the longest rate limit that a call waits for.
-	limitTimeout = 30 * time.Second
-	// maxOutcome is the length that is left free in the message about an approval.
-	maxOutcome = 300
-	// maxPaced bounds the conversations whose last message is remembered.
-	maxPaced = 10_000
-)
-
 // queue stores a message, which then leaves by itself. It does nothing if its key is in use. A long
 // text becomes several messages, of which the last one has the buttons; it is stored after the
 // others. about is the approval that the messages show, or "".

@@ -13,9 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// maxMedia bounds the files of one message.
-const maxMedia = 10
-
 // Source publishes the accounts in the catalog.
 type Source struct{ *Hub }
 

@@ -13,13 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	defaultRead = 50 // messages
-	maxRead     = 100
-	// maxShown is the largest attachment, in bytes, whose text is part of the result.
-	maxShown = 64 << 10
-)
-
 // Message is a message of a conversation.
 type Message struct {
 	ID, User, UserName, Text string

@@ -17,8 +17,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const maxAnswer = 16 << 20 // bytes of a service's answer
-
 // ErrNotSent is the error of a request of which nothing was written.
 var ErrNotSent = errors.New("the service cannot be reached")
 

@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	dialTimeout  = 30 * time.Second
-	pingInterval = 30 * time.Second
-	maxFrame     = 4 << 20 // bytes
-)
-
 // Socket is a WebSocket to a service. Frames and Failed are read by one goroutine.
 type Socket struct {
 	// Frames has the frames that arrive. After the last one, Failed has the reason of the end.

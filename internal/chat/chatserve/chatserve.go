@@ -145,9 +145,6 @@ func (t *stream) Text(piece string) error {
 // Progress implements engine.Stream.
 func (t *stream) Progress(c capability.Chunk) { _ = t.send("progress", c) }
 
-// maxLimit is the maximum of the parameter limit of lists, which may return fewer.
-const maxLimit = math.MaxInt32
-
 func (s *Surface) sessions(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	limit, err := httpapi.Number(r, "limit", 100, 0, maxLimit)
 	if err != nil {

@@ -36,9 +36,6 @@ type replyData struct {
 	Tainted bool         `json:"tainted,omitempty"`
 }
 
-// maxListed bounds the calls in the metadata of a reply.
-const maxListed = 100
-
 // converse answers a message with the agent. The run goes on if the reader disconnects, and its
 // reply is in the history then.
 func (e *Engine) converse(ctx context.Context, m Message, recent []session.Message, to Stream) (answer, error) {

@@ -14,9 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// maxExcerpt is the length, in runes, of an input that an error quotes.
-const maxExcerpt = 60
-
 // Run is a command line to run outside a conversation. With Async, Command does not wait
 // for its end.
 type Run struct {

@@ -22,9 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// MaxFile is the size limit of each of the two files, in bytes.
-const MaxFile = 4 << 20
-
 // Places holds the paths of the two files; either file may be missing.
 type Places struct{ Env, Config string }
 

@@ -52,9 +52,6 @@ type Decision struct {
 // Stamp formats a time as the original does: in UTC, with milliseconds.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// MaxRecords is the number of entries, the latest ones, that a trust audit keeps.
-const MaxRecords = 50
-
 // routerPrefix begins the names of the variables that Put sets; remotePrefix begins their
 // older names, which Put removes.
 const (

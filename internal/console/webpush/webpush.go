@@ -33,11 +33,7 @@ import (
 )
 
 const (
-	maxPerPrincipal  = 20
-	maxSubscriptions = 1000
-	maxEndpoint      = 1024 // bytes
-	maxName          = 80   // runes
-	authBytes        = 16   // of the secret of a subscription (RFC 8291)
+	authBytes = 16 // of the secret of a subscription (RFC 8291)
 )
 
 // Policy finds tokens and approvals.

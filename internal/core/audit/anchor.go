@@ -14,9 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// anchorTimeout bounds one write to an anchor.
-const anchorTimeout = 10 * time.Second
-
 // Anchor stores checkpoints in another place than the home, so that they stay if the home is replaced by
 // an older copy of itself.
 type Anchor interface {

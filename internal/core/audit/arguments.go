@@ -30,14 +30,6 @@ const (
 // ReasonNoArguments is the reason of not_found for a call whose arguments are not kept.
 const ReasonNoArguments = "arguments_not_kept"
 
-const (
-	maxArguments      = 64 << 10 // bytes of one document
-	maxArgumentsInput = 1 << 20  // bytes of an input that is decoded
-	maxRecordsOfRun   = 1000
-	maxArgumentText   = 4 << 10 // bytes of a string in arguments that would be too large
-	sweepInterval     = time.Hour
-)
-
 // Arguments stores the sealed arguments of calls beside the chain. Names are hexadecimal.
 type Arguments interface {
 	// Put stores a document, also in place of another one of the same name.

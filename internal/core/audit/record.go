@@ -6,10 +6,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxLine is the maximum size of a record in bytes, including its newline. Fields that would
-// exceed it are cut, and the record is flagged as truncated.
-const MaxLine = 16 << 10
-
 // Outcome is the success member of a record: true, false, or null for an unfinished call or
 // an event that cannot succeed or fail.
 type Outcome uint8

@@ -12,14 +12,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	// maxOpen bounds the open calls that are stored to close them after a crash.
-	maxOpen = 10_000
-	// maxRounds is the number of batches that one caller writes before another one becomes
-	// the writer.
-	maxRounds = 8
-)
-
 // pending is a record between its encoding and its place in the chain.
 type pending struct {
 	body    []byte // up to and including the error member

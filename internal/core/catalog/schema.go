@@ -16,9 +16,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// maxSchemaBytes bounds one schema document of a provider.
-const maxSchemaBytes = 256 << 10
-
 // Schema checks inputs against one JSON Schema document.
 type Schema struct {
 	compiled *jsonschema.Schema
@@ -127,11 +124,6 @@ func (s *Schema) Check(input []byte) error {
 	return capability.Errorf(capability.CodeInvalidInput, "validate", "the input does not fit: %s", strings.Join(faults, "; ")).
 		With("invalid_args", "").Detail("faults", faults)
 }
-
-const (
-	maxNumberBytes = 400
-	maxExponent    = 400 // beyond every double
-)
 
 // boundNumbers returns an error for a number whose exact value would be costly to compute:
 // the validator uses fractions of unbounded size, and 1e1000000 alone takes milliseconds.

@@ -7,13 +7,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of one message that is a command.
-const (
-	MaxMessage = 64 << 10 // bytes
-	MaxTokens  = 512
-	MaxToken   = 32 << 10 // bytes
-)
-
 // Mode is the way in which a message was split into words.
 type Mode string
 

@@ -11,15 +11,6 @@ type Line struct {
 	Rest      string // the text after the name, unchanged
 }
 
-// maxTyped is the maximum length of a declared name in bytes. A name that was made longer,
-// because several extensions declare it, may have maxName bytes and is a command only if it
-// is registered.
-const (
-	maxTyped     = 32
-	maxName      = 300
-	maxExtension = 128
-)
-
 // Parse splits a message into command name and rest. It returns false for a message that is not a
 // command, for example a pasted path, and for a name of more than 32 bytes, unless registered
 // reports that the command exists. A suffix after the name, as in /deploy@bot, is dropped.

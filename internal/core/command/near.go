@@ -6,12 +6,6 @@ import (
 	"strings"
 )
 
-// maxNear is the maximum number of suggestions, maxSlips the maximum edit distance of one.
-const (
-	maxNear  = 3
-	maxSlips = 2
-)
-
 // Nearest returns the names most similar to typed, best first: those within edit distance two, then
 // those that begin with typed.
 func Nearest(typed string, names []string) []string {

@@ -9,13 +9,6 @@ import (
 	"strings"
 )
 
-// Bounds of a table's declarations.
-const (
-	maxActions = 256 // of a command
-	maxParams  = 64  // args, and flags, of an action
-	maxPattern = 1024
-)
-
 // Router finds the command of a message. It is immutable and safe for concurrent
 // use: put it behind an atomic pointer and replace it when the table changes.
 type Router struct {

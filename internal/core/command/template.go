@@ -11,13 +11,6 @@ import (
 
 const opTemplate = "argv"
 
-// Limits of templates and of the arguments made from them.
-const (
-	MaxArgvWord      = 128<<10 - 1 // bytes of one word, the limit of Linux
-	MaxArgv          = 1 << 20     // bytes of all words with their terminators
-	maxTemplateItems = 256         // of a template
-)
-
 // Argv is a program's arguments, the program's name first.
 type Argv struct {
 	List   []string

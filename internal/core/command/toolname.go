@@ -23,8 +23,6 @@ func ToolOf(runner string) (string, error) {
 	return name, nil
 }
 
-const maxToolName = 64
-
 // IsToolName reports whether a name is [A-Za-z0-9][A-Za-z0-9._+-]{0,63}, so that it is
 // never a path.
 func IsToolName(s string) bool {

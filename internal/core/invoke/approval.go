@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -78,9 +77,6 @@ func (r *run) confirms() string {
 	}
 	return ""
 }
-
-// previewTimeout bounds the preview of a call.
-const previewTimeout = 10 * time.Second
 
 // foresee sets r.preview if the provider supports previews. It returns the provider's error.
 func (r *run) foresee(ctx context.Context) (err error) {

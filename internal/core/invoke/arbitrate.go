@@ -3,7 +3,6 @@ package invoke
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -11,9 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
-
-// probeTimeout bounds the probe whether a provider marked unavailable is available again.
-const probeTimeout = time.Second
 
 // arbitrate chooses one of the permitted candidates, stores it in r, and checks the input against
 // its schema. rest holds the candidates to which a fallback may go. If all are unavailable,

@@ -192,10 +192,6 @@ func functionsOf(snap *catalog.Snapshot, node *capability.Module, function strin
 	return nil
 }
 
-// minNarrowed is the number of nodes above which a call that names a node is judged for
-// that node only. With fewer, the record of the choice includes the others.
-const minNarrowed = 16
-
 // narrow returns the entries of the node that the caller names, because judging thousands
 // for a call that can go to one of them costs more than the call. If that node may not be
 // called, narrow returns all entries, so that the answer does not change.

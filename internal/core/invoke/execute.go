@@ -14,14 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// settleTimeout is how long a provider may take to react to the end of its call, unless
-// the provider sets its own. Then the engine stops waiting, and the goroutine ends when
-// the provider returns.
-const (
-	settleTimeout    = 100 * time.Millisecond
-	maxSettleTimeout = 10 * time.Second
-)
-
 // errDeadline is the cause of a context whose deadline passed, as opposed to a
 // disconnected caller.
 var errDeadline = errors.New("the deadline of the call passed")

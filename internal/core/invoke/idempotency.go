@@ -12,14 +12,9 @@ import (
 )
 
 const (
-	outcomeTTL = 24 * time.Hour
 	outcomeMax = 10_000 // keys per principal
 	keyMax     = 200    // bytes of a key
 
-	// elsewhereTimeout is how long a call waits for another server that uses its key,
-	// because that server cannot report whether it still runs.
-	elsewhereTimeout  = 10 * time.Second
-	elsewhereInterval = 50 * time.Millisecond // doubled up to a second
 )
 
 // flights holds the running calls with idempotency keys of this process. A second call with the

@@ -5,18 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
-)
-
-const (
-	vetoTimeout   = 5 * time.Second // of one route augmenter, because it delays the call
-	maxVetoReason = 200             // bytes
 )
 
 // vetoQuestion is the input of a route augmenter before an action that changes data is sent.

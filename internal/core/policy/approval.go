@@ -77,14 +77,6 @@ type Approval struct {
 	Input []byte `json:"-"`
 }
 
-const (
-	operatorApprovalTTL = 24 * time.Hour   // an operator approval stays open
-	clientApprovalTTL   = 2 * time.Minute  // the caller answers soon or has disconnected
-	onceTTL             = 15 * time.Minute // an approved once may be used
-	timedGrantTTL       = time.Hour
-	maxOpenApprovals    = 32 // of one principal
-)
-
 // Decision is an answer to an approval. Every decision except once and deny writes a Grant.
 type Decision string
 
@@ -256,9 +248,6 @@ func (p *Policy) Withdraw(ctx context.Context, id string) error {
 	}
 	return p.SettleBlocker(ctx, capability.Principal{}, a.Module, id, "")
 }
-
-// expireInterval is how often Run ends the approvals that are overdue.
-const expireInterval = 5 * time.Second
 
 // Run ends approvals that are overdue until ctx ends, so that the feed reports them even if
 // no client reads them.

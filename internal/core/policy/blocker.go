@@ -14,10 +14,6 @@ const (
 	KindQuestion = "question" // a program asks a person something, or shows a plan
 )
 
-// maxOpenBlockers is the maximum number of open approvals of one kind that the programs of one principal
-// wait for. The number of sessions, each of which waits for one, is usually smaller.
-const maxOpenBlockers = 256
-
 // Waits reports whether a program waits for the answer to a. Such an approval grants nothing in
 // itself: its answer is passed to the program.
 func (a Approval) Waits() bool { return a.Kind == KindTerminal || a.Kind == KindQuestion }

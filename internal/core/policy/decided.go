@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// decidedPollInterval is how often a waiting caller reads an approval that another server of the
-// same store may have decided.
-const decidedPollInterval = 5 * time.Second
-
 // decisions notifies those who wait for the decision of an approval. The zero value is ready.
 type decisions struct {
 	mu      sync.Mutex

@@ -58,9 +58,6 @@ func isOne(principal capability.Principal, users []string) bool {
 	})
 }
 
-// maxRecentApprovals is the number of approvals in each state that are searched for a call.
-const maxRecentApprovals = 1000
-
 // AskedAbout returns the capabilities for which the principal's call with this input is
 // approved, pending or rejected, in that order.
 func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal, inputDigest string) (ids []capability.ID, err error) {

@@ -14,8 +14,6 @@ import (
 // cannot have such names, so they are not taken for these people.
 const personPrefix = "oidc-"
 
-const maxPersonName = 40 // bytes of a name before its identity
-
 // Person is a person who signed in with a provider elsewhere.
 type Person struct {
 	Identity string // of the account at the provider: lower-case hexadecimal, at most 16 digits

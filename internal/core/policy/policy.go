@@ -197,8 +197,6 @@ type verdictCache struct {
 	n atomic.Int64
 }
 
-const maxVerdicts = 100_000
-
 type verdictKey struct {
 	rules     *rules
 	entry     *catalog.Entry

@@ -12,16 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-const (
-	maxShown      = 1024 // values that an approver is shown
-	maxShownDepth = 6    // of objects and arrays whose members are shown one by one
-	maxShownList  = 16   // elements of an array that are shown one by one
-	maxShownName  = 256  // bytes
-	maxShownValue = 200  // bytes, fewer if there are many values
-	minShownValue = 48
-	maxShownBytes = 4096 // of all values, unless that leaves less than minShownValue for each
-)
-
 // ReasonNotShowable is the reason of a call with more values than an approver can be shown.
 const ReasonNotShowable = "approval_not_showable"
 

@@ -77,11 +77,6 @@ type TokenRequest struct {
 	person     bool // of a person who signed in, whose names are reserved
 }
 
-const (
-	maxLabels     = 64 // of a token
-	maxLabelBytes = 256
-)
-
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // CreateToken creates a token and stores its hash. The returned value is the only copy of

@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// maxCached is the maximum size of the cached results in bytes. The least recently used are
-// dropped first.
-const maxCached = 64 << 20
-
 // Cache caches results of actions that declare it. The key must include all values that a
 // result depends on: package, action, arguments, user and settings. Callers must store only
 // successful results. It is safe for concurrent use.

@@ -39,17 +39,6 @@ func ParsePriority(s string) (Priority, error) {
 	return 0, capability.Errorf(capability.CodeInvalidInput, "queue", "%q is not a priority; use low, normal, high or critical", s)
 }
 
-// Limits bound active and waiting runs. Zero fields mean the defaults.
-type Limits struct {
-	Global       int           // active runs; default 2; callers set the number of processors
-	PerUser      int           // 4
-	PerExtension int           // 2
-	PerSession   int           // 1
-	Length       int           // waiting runs: 100
-	Wait         time.Duration // longest wait: 60 s
-	Ageing       time.Duration // waiting time that raises the priority by one step: 30 s
-}
-
 func (l *Limits) fill() {
 	for field, def := range map[*int]int{&l.Global: 2, &l.PerUser: 4, &l.PerExtension: 2, &l.PerSession: 1, &l.Length: 100} {
 		if *field <= 0 {

@@ -15,10 +15,6 @@ type Rates struct {
 	Burst     int // 10
 }
 
-// maxBuckets bounds the stored buckets. Full buckets are dropped first, which changes nothing for
-// their callers.
-const maxBuckets = 65_536
-
 // Limiter holds a token bucket for each user, each extension and each action of an
 // extension. It is safe for concurrent use.
 type Limiter struct {

@@ -11,10 +11,6 @@ import (
 
 // Default limits of stored results.
 const (
-	MaxResult       = 1_000_000 // bytes of one result's text
-	MaxResults      = 64 << 20  // bytes of all
-	MaxEntries      = 10_000    // results of all
-	ResultTTL       = 24 * time.Hour
 	truncatedMarker = "\n… (cut here: the result was longer)"
 )
 

@@ -17,17 +17,6 @@ import (
 
 const op = "session"
 
-// Limits.
-const (
-	MaxMessageText     = 256 << 10 // bytes
-	MaxMessageMetadata = 64 << 10  // bytes
-	MaxMessages        = 10_000    // of a session; the oldest go first
-	MaxSessions        = 1_000     // of a principal; the one idle longest goes first
-	MaxPage            = 500       // messages or sessions of one answer
-	maxPrincipal       = 256
-	maxID              = 128
-)
-
 // Owner identifies a session: its principal and its id.
 type Owner struct {
 	Principal string
@@ -141,16 +130,4 @@ type Store interface {
 	SweepResults(ctx context.Context, before time.Time) (int, error)
 	// ResultStats counts the results and their bytes of text.
 	ResultStats(ctx context.Context) (entries int, bytes int64, err error)
-}
-
-// ResultBounds bounds all stored results together.
-type ResultBounds struct {
-	Bytes   int64
-	Entries int
-}
-
-// Bounds bounds the stored messages and sessions.
-type Bounds struct {
-	Messages int // of the session
-	Sessions int // of the principal
 }

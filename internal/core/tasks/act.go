@@ -248,9 +248,6 @@ func (m *Manager) outlast(ctx context.Context, owner, id string) (last Task, err
 	return last, nil
 }
 
-// maxBehind is how many changes a watcher may be behind.
-const maxBehind = 256
-
 // watcher receives every change of a task.
 type watcher struct {
 	mu    sync.Mutex

@@ -12,21 +12,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Bounds of held calls.
-const (
-	MaxHeldInput   = 256 << 10 // bytes of arguments
-	MaxHeldOf      = 100       // calls of one principal that wait
-	MaxHeldFor     = 1000      // calls for one node that wait
-	MaxHoldTTL     = 7 * 24 * time.Hour
-	DefaultHoldTTL = 24 * time.Hour
-	EndedHeldTTL   = 24 * time.Hour // how long an outcome remains available
-
-	// claimTTL is the age at which a delivery counts as abandoned; it exceeds that of any call.
-	claimTTL          = 2 * time.Hour
-	heldSweepInterval = time.Minute
-	atOnce            = 16 // nodes with a concurrent delivery
-)
-
 // States of a held call.
 const (
 	HeldWaiting   = "held"

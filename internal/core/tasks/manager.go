@@ -21,12 +21,6 @@ var (
 	errStopping  = capability.ErrStopping
 )
 
-const (
-	maxTaskTTL    = 7 * 24 * time.Hour
-	sweepInterval = time.Minute
-	cancelTimeout = 5 * time.Second
-)
-
 // Manager runs tasks. It is safe for concurrent use. Call [Manager.Open] first.
 type Manager struct {
 	cfg  Config

@@ -10,13 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-const (
-	// resumeTimeout is how long after a start the work of an earlier process may take to be
-	// resumed, because the provider must connect first.
-	resumeTimeout  = 5 * time.Minute
-	resumeInterval = time.Second // between two attempts
-)
-
 // Keeper stores where the work of a call is, for a call that becomes a task later. Set it in
 // the invocation, and pass the invocation to [Manager.Adopt].
 type Keeper struct {
@@ -133,9 +126,6 @@ func (m *Manager) goOn(ctx context.Context, e *entry) {
 	inv.Target, inv.Resume, inv.IdempotencyKey = capability.Target{Capability: e.task.Call.Kept.Capability}, e.task.Call.Kept.UpstreamCall, ""
 	m.launch(e, inv)
 }
-
-// seenTTL is how long a principal counts as present after it was last seen.
-const seenTTL = time.Minute
 
 // seen is a principal that exists only while it is connected, as of its last connection.
 type seen struct {

@@ -16,9 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// progressInterval is the minimum interval between status texts.
-const progressInterval = 50 * time.Millisecond
-
 // approvalKey is the key of the question whether a call may be made.
 const approvalKey = "approval"
 

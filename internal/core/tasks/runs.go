@@ -13,15 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// Limits of stored runs.
-const (
-	RunTTL       = time.Hour // after the end
-	MaxEndedRuns = 1000      // the oldest go first
-	MaxRunBytes  = 64 << 20  // bytes of results; the oldest go first
-	// MaxDetachedRuns bounds the runs whose caller does not wait for the result.
-	MaxDetachedRuns = 100
-)
-
 // RunStatus is the status of a run for pollers.
 type RunStatus string
 

@@ -29,29 +29,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// Bounds. Exceeding one of the first four fails with code overloaded.
-const (
-	MaxRunning   = 256 // running tasks of one process
-	MaxRunningOf = 32  // of one principal
-	MaxOpenOf    = 64  // of one principal that have not ended
-	MaxAsking    = 8   // of one principal that wait for an answer while they run
-	MaxRequests  = 8   // open questions of one task
-	MaxHistory   = 64  // documents of one task
-	MaxDocuments = 5 << 20
-	// MaxEndedOf and MaxBytesOf are the maximum number of ended tasks stored for one principal,
-	// and the maximum size of their results and documents; the oldest go first.
-	MaxEndedOf = 1000
-	MaxBytesOf = 256 << 20
-	// TaskTTL is how long a task is available after its last change, and how long a waiting task
-	// waits.
-	TaskTTL = 24 * time.Hour
-	// Timeout is the timeout of a task's invocation whose surface sets none. It equals the
-	// maximum of all calls.
-	Timeout = time.Hour
-
-	maxStatus = 1 << 10
-)
-
 // ReasonNotFound is the reason of the error for a task that does not exist, or that
 // belongs to another principal.
 const ReasonNotFound = "task_not_found"
@@ -195,12 +172,6 @@ type Page struct {
 	Tasks []Task
 	Total int    // all that the query selects
 	Next  string // "" on the last page
-}
-
-// Bounds are the storage limits of one owner.
-type Bounds struct {
-	Open, Ended int
-	Bytes       int64
 }
 
 // Store stores tasks.

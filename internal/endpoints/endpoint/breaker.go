@@ -13,9 +13,6 @@ import (
 const (
 	// breakAfter is the number of consecutive calls with a lost connection that opens the breaker.
 	breakAfter = 5
-	// minOpenDelay is the first time that a breaker stays open, maxOpenDelay the longest.
-	minOpenDelay = time.Second
-	maxOpenDelay = time.Minute
 )
 
 // reasonOpen is the reason in the error of a call that an open breaker refuses.

@@ -24,12 +24,6 @@ type CloudRequest struct {
 // Provisioned names the agent and job that the cloud created.
 type Provisioned struct{ AgentID, JobID string }
 
-const (
-	cloudTimeout = 2 * time.Minute
-	// cleanupTimeout bounds the removal of an agent after a failure.
-	cleanupTimeout = 10 * time.Second
-)
-
 // ConnectCloud lets the cloud create an agent, waits until the agent's endpoint serves
 // plugins, and connects the endpoint. If any step fails, it removes the agent again.
 func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Request) (Status, Synced, Provisioned, error) {

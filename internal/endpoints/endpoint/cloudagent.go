@@ -20,11 +20,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	defaultPollInterval = 2 * time.Second
-	maxAnswer           = 1 << 20
-)
-
 // CloudConfig describes the cloud's API and the agent to create.
 type CloudConfig struct {
 	Base      string // the URL of its API, with or without /api/v1

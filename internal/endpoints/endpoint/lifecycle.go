@@ -20,13 +20,6 @@ const (
 	hookApply   = "applyConfig"
 )
 
-// disposeTimeout limits all dispose calls of one change together, so that a module that is
-// removed delays no caller for long.
-const disposeTimeout = 5 * time.Second
-
-// maxHookOutcomes limits the hooks in a Status.
-const maxHookOutcomes = 32
-
 // HookOutcome is the outcome of one lifecycle hook that junctor called.
 type HookOutcome struct {
 	ModuleID string    `json:"moduleId"`

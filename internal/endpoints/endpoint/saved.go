@@ -56,10 +56,6 @@ type SavedOffer struct {
 	Modules      []json.RawMessage   `json:"modules"`
 }
 
-// maxSeen limits the size of an endpoint's saved manifests. If they are larger, none is
-// saved, and after a restart its modules are listed only once it answers.
-const maxSeen = 4 << 20
-
 // seen returns the current offer for the store, or nil if its manifests exceed maxSeen.
 func (ep *Endpoint) seen() *SavedOffer {
 	o := ep.offer.Load()

@@ -9,14 +9,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	minRetryDelay = 50 * time.Millisecond
-	maxRetryDelay = 15 * time.Second
-	// probeTimeout limits one request to an endpoint that is down, so that a silent host does
-	// not block its watcher for the whole call timeout.
-	probeTimeout = 5 * time.Second
-)
-
 // watch starts the endpoint's watcher, which ends with the registry or the endpoint. It
 // returns false if the registry has ended.
 func (r *Registry) watch(ep *Endpoint) bool {

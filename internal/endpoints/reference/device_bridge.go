@@ -93,9 +93,6 @@ func (d *device) diagnostics(context.Context, bridgeParams) (any, error) {
 	return outcome{list}, nil
 }
 
-// maxRuns bounds sessions that were not stopped.
-const maxRuns = 64
-
 func (d *device) launch(context.Context, bridgeParams) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

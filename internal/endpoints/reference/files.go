@@ -15,11 +15,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	maxEntries = 1000
-	maxRead    = 5 << 20
-)
-
 // files serves the fs family beneath one directory. os.Root resolves every name
 // inside it, so that neither ".." nor a symbolic link leads out.
 type files struct {

@@ -15,11 +15,6 @@ import (
 
 const notesID = "field-notes"
 
-const (
-	defaultMaxNotes = 1000
-	maxNoteLength   = 8 << 10
-)
-
 // note is one stored note.
 type note struct {
 	ID      string   `json:"id"`

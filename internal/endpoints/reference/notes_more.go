@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-const (
-	maxStoreKeys  = 10_000
-	maxStoreKey   = 256
-	maxStoreValue = 64 << 10
-)
-
 // call is the key-value service notes-store.
 func (n *notes) call(_ context.Context, p serviceParams) (any, error) {
 	if p.Method == "list" {

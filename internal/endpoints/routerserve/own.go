@@ -24,11 +24,7 @@ const (
 	// provider whose actions come from no manifest of an endpoint or node.
 	ownPrefix   = "junctor."
 	ownEndpoint = "local" // the endpoint that they name
-	// maxOwnActions is the number of actions of one such module, because readers bound the items of
-	// a list: more are in further modules, whose ids end in ownPart and a number.
-	maxOwnActions = 1000
-	ownPart       = "-part"
-	maxOwnText    = 16 << 10 // bytes of a result's text
+	ownPart     = "-part"
 )
 
 // ownModule is the manifest of a module that this server makes.

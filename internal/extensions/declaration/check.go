@@ -14,24 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Limits of one extension, so that a single manifest cannot fill the catalog.
-const (
-	MaxBytes         = 4 << 20 // of a manifest
-	maxContributions = 4096
-	maxActions       = 256 // of a contribution
-	maxInstances     = 256
-	maxOffered       = 65_536 // contributions × actions × instances
-	maxChannels      = 64
-	maxRoutes        = 64
-	maxTitle         = 120  // characters
-	maxDescription   = 1024 // characters
-	maxTags          = 16
-	maxValue         = 64 // bytes of a tag or a telemetry value
-	maxName          = 128
-	maxList          = 256
-	maxSchema        = 256 << 10
-)
-
 // Parse decodes and checks one extension of at most 4 MiB. diagnostics names, by path,
 // unknown fields and values that were changed. Member names are case-sensitive and must
 // not be repeated. On an error the whole manifest must be rejected.

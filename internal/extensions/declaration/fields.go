@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// maxDiagnostics limits the number of unknown fields that are reported.
-const maxDiagnostics = 100
-
 // unknown returns the RFC 6901 paths of members for which a Go type has no field, sorted.
 // Raw JSON and types with their own decoder are not inspected.
 func unknown(data []byte, t reflect.Type) []string {

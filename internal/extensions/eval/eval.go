@@ -62,14 +62,6 @@ type Outcome struct {
 	Got   any    `json:"got"`
 }
 
-// Limits of scenario files.
-const (
-	maxBytes      = 16 << 20 // of one file
-	maxScenarios  = 10_000   // in one file
-	maxExtensions = 10_000   // in one scenario
-	maxAsks       = 10_000   // in one scenario
-)
-
 func bad(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "catalog.eval", format, args...).With("invalid_scenario", "")
 }

@@ -25,16 +25,6 @@ const (
 	ReasonRunner   = "unsupported_runner"
 )
 
-// Limits of one file.
-const (
-	maxCommands = 100
-	maxActions  = 100 // of a command
-	maxArgs     = 64  // arguments, or flags, of an action
-	maxText     = 4096
-	maxSummary  = 256
-	maxItems    = 256
-)
-
 // Command is one slash command.
 type Command struct {
 	Name          string    `json:"name"` // "/postman", lower case

@@ -15,11 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-const (
-	maxArgName     = 128
-	maxDiagnostics = 100
-)
-
 // report collects diagnostics; take returns them sorted.
 type report struct{ list []string }
 

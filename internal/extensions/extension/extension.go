@@ -28,12 +28,6 @@ const (
 	UsageFile    = "docs/USAGE.md"
 )
 
-const (
-	maxUsage = 256 << 10
-	maxIcon  = 256 << 10
-	maxTool  = 200 << 20
-)
-
 // Files gives access to the files of a package; archive.Tree implements it.
 type Files interface {
 	Has(name string) bool

@@ -17,9 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// MaxManifest is the largest size of manifest.json in bytes.
-const MaxManifest = 100 << 10
-
 // The reasons of this package's errors; those of commands and plans have their own.
 const (
 	ReasonManifest = "invalid_manifest"
@@ -119,16 +116,6 @@ func (t *Tool) Installed() string {
 type Network struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
-}
-
-// Limits of one execution. 0 is the operator's default; the operator's maximum always applies.
-type Limits struct {
-	TimeoutSec     int   `json:"timeout_sec,omitempty"`
-	MaxOutputBytes int64 `json:"max_output_bytes,omitempty"`
-	MemoryMB       int   `json:"memory_mb,omitempty"`
-	CPUSeconds     int   `json:"cpu_seconds,omitempty"`
-	MaxProcesses   int   `json:"max_processes,omitempty"`
-	DiskMB         int   `json:"disk_mb,omitempty"`
 }
 
 // Env holds the environment variables of programs in addition to the defaults.

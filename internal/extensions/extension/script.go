@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxScript is the largest size of a script in bytes. An entrypoint has the limit of a tool.
-const maxScript = 8 << 20
-
 // handlersFile is the default file of the handlers of runtime python.
 const handlersFile = "commands/handlers.py"
 

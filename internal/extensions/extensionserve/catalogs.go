@@ -58,9 +58,6 @@ func (s *Surface) staticCatalogs(w http.ResponseWriter, r *http.Request, _ capab
 	})
 }
 
-// maxScenarios is the largest body of an evaluation in bytes.
-const maxScenarios = 16 << 20
-
 // evaluate runs scenarios; they do not use this server's catalog.
 func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	body, err := httpapi.ReadBody(w, r, maxScenarios)

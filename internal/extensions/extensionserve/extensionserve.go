@@ -116,12 +116,6 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return httpapi.Answer(w, jsonx.Raw(doc), err)
 }
 
-// maxLogs and maxOffset limit the records of one page and their offset.
-const (
-	maxLogs   = 1000
-	maxOffset = 100_000
-)
-
 func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error {
 	limit, err := httpapi.Number(r, "limit", 100, 0, maxLogs)
 	if err != nil {

@@ -14,9 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxRecords is the number of ended records that are kept.
-const maxRecords = 1000
-
 // newInstallID returns "inst_" and 12 hex digits.
 func newInstallID() string { return ids.Hex("inst_", 6) }
 

@@ -12,13 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxSettings limits the settings of one extension, in bytes of JSON.
-const maxSettings = 64 << 10
-
 // maskedValue is shown in place of a secret value.
 const maskedValue = "***"
-
-const maxSettingsDepth = 16
 
 // secretMember reports whether a member's name suggests a secret.
 func secretMember(name string) bool {

@@ -16,13 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// Limits of a working folder that is copied for an upgrade. They exceed what the sandbox
-// allows an extension to write by default.
-const (
-	maxWork        = 2 << 30
-	maxWorkEntries = 200_000
-)
-
 func (m *Manager) exists(name string) bool {
 	_, err := m.root.Lstat(name)
 	return err == nil

@@ -17,8 +17,6 @@ type Match struct {
 	Command     *declaration.Command
 }
 
-const maxArgs = 1 << 20
-
 // Match returns the command of a line and reports whether there is one. /name:ext.id
 // selects the extension. A line with arguments does not match a command that accepts
 // none. Arguments are cut at 1 MiB.

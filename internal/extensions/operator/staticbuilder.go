@@ -18,10 +18,7 @@ import (
 
 const (
 	// FileName is the manifest inside a package's own directory.
-	FileName     = "extension.json"
-	maxManifests = 10_000
-	maxEntries   = 50_000 // directory entries that are visited, in total
-	maxDropped   = 1000   // diagnostics of files
+	FileName = "extension.json"
 )
 
 // Dir is a directory of manifests: every *.json file in it, and the [FileName] of every
@@ -80,10 +77,6 @@ func NewStaticBuilder(cfg StaticConfig) *StaticBuilder {
 	b.known.Store(&map[string]known{})
 	return b
 }
-
-// mtimeGrace is the coarsest resolution of modification times that is expected. A file
-// that changed less than that before it was read is read again next time.
-const mtimeGrace = 2 * time.Second
 
 // Build compiles the catalogs of the manifests that are in the directories now. A
 // malformed or unreadable manifest becomes a diagnostic. Files with unchanged size and

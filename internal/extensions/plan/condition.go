@@ -34,11 +34,6 @@ func PlatformOf(goos, goarch string) Platform {
 	return p
 }
 
-const (
-	maxWhen      = 1024 // bytes
-	maxWhenDepth = 32
-)
-
 // When is a step's condition; nil is always true.
 type When func(Platform) bool
 

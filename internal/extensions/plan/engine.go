@@ -20,11 +20,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 )
 
-// MaxDownload is the largest size of one download in bytes.
-const MaxDownload = 200 << 20
-
-const maxOutput = 500 // characters of a step's output or error in a report
-
 // Program is a script of a step, to be run in the extension's sandbox with the
 // working folder as its directory.
 type Program struct {

@@ -19,11 +19,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	maxRedirects = 5
-	maxRetries   = 3
-)
-
 // HTTPFetcher is a [Fetcher] for https URLs at public addresses, which it checks after
 // resolving the name, also for each redirect. It is safe for concurrent use.
 type HTTPFetcher struct {

@@ -52,14 +52,6 @@ const (
 	WriteConfig    = "write.config"
 )
 
-const (
-	maxSteps       = 100
-	maxCommand     = 32 << 10
-	defaultTimeout = 300 * time.Second
-	verifyTimeout  = 30 * time.Second
-	maxTimeout     = time.Hour
-)
-
 // needs returns the permission that a kind of step always needs, or "".
 func needs(kind string) (needed string, known bool) {
 	switch kind {

@@ -21,13 +21,8 @@ import (
 
 // Limits of a run.
 const (
-	ArtifactDir     = "artifacts" // in the working folder
-	MaxArtifacts    = 64
-	MaxArtifactSize = 32 << 20 // bytes of one artifact
+	ArtifactDir = "artifacts" // in the working folder
 
-	maxEntries = 10_000 // entries that are visited
-	maxDepth   = 8
-	maxName    = 240
 )
 
 // ArtifactsBefore is the state of the artifacts folder before a run.

@@ -29,9 +29,6 @@ type Reply struct {
 	Seconds   float64        `json:"duration_seconds"`
 }
 
-// waitNoticeDelay is how long a run may wait in the queue before its caller is notified.
-const waitNoticeDelay = 100 * time.Millisecond
-
 // Invoke implements capability.Provider: it applies the rate limit, returns a cached
 // result if the action allows that, waits in the queue and runs the action.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {

@@ -175,10 +175,6 @@ type action struct {
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
-// settleTimeout is the longest time that ending a program takes: its grace period and
-// the end of its process tree.
-const settleTimeout = 5 * time.Second
-
 // Settle implements capability.Settler: a cancelled run may take that long to end.
 func (p *provider) Settle() time.Duration { return settleTimeout }
 

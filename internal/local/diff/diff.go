@@ -5,22 +5,11 @@ package diff
 import (
 	"context"
 	"encoding/base64"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
-)
-
-// Limits of one rendering.
-const (
-	MaxText       = 1 << 20 // bytes of each of the two texts
-	maxRows       = 20_000  // of a page; further rows are only counted
-	maxLine       = 4096    // bytes of a line that a page shows
-	around        = 3       // unchanged lines shown on either side of a change
-	diffTimeout   = 5 * time.Second
-	handleTimeout = 30 * time.Second
 )
 
 const opRender = "diff.render"

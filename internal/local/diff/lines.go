@@ -10,10 +10,6 @@ import (
 type op struct{ a0, a1, b0, b1 int }
 
 const (
-	// maxCost bounds the edits searched for in one section of the texts; a section with
-	// more counts as replaced as a whole. Time grows with maxCost², memory with the number
-	// of lines.
-	maxCost = 2048
 	// checkEvery is the number of steps between two checks of the context.
 	checkEvery = 64
 )

@@ -13,23 +13,11 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/roots"
-)
-
-// Limits of the three functions.
-const (
-	maxEntries    = 1000    // in one result of fs.list; also the default
-	maxNames      = 100_000 // that a directory may hold
-	maxText       = 5 << 20 // bytes read without maxBytes, or written
-	maxCut        = 8 << 20 // the highest maxBytes
-	maxPatterns   = 100     // in ignore
-	maxPattern    = 512     // bytes of one pattern
-	handleTimeout = time.Minute
 )
 
 // Config configures Functions.

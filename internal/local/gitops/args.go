@@ -9,12 +9,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of one command line.
-const (
-	maxArgs     = 256
-	maxArgBytes = 64 << 10
-)
-
 // rule restricts the options of one subcommand, in addition to the general rules.
 type rule struct {
 	deny  string // short options that name a program or a file to read or write

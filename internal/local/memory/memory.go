@@ -42,18 +42,6 @@ func Claim() capability.Arbitration {
 	return capability.Arbitration{Slot: "memory", SelectorID: "builtin"}
 }
 
-// Limits of the memory.
-const (
-	MaxText       = 64 << 10 // bytes of one item
-	MaxItems      = 100_000  // of one principal in one workspace
-	MaxLimit      = 100      // items in one result; a higher limit counts as this
-	defaultLimit  = 10
-	maxTags       = 16
-	maxTag        = 64 // bytes
-	maxQuery      = 4 << 10
-	handleTimeout = 30 * time.Second
-)
-
 // Database is the part of [store.DB] that the memory uses.
 type Database interface {
 	SQL() *sql.DB

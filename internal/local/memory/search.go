@@ -12,11 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-const (
-	maxTerms      = 32
-	minCandidates = 50
-)
-
 // search implements memory.search: it finds the items that contain at least one word of the
 // query, the best first. The index selects candidates by how rare their words are among the
 // items that the caller can see; the scores are computed from the candidates' texts alone.

@@ -8,9 +8,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is the length, in bytes, of the longest word that is indexed without hashing.
-const maxWord = 64
-
 // words splits a text into words for the index, each [a-z0-9]+: sequences of letters and
 // digits without case and accents. In scripts written without spaces, each character is a
 // word. Words that are not ASCII are encoded as "u" and hexadecimal digits, so that they

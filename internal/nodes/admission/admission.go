@@ -65,9 +65,6 @@ func New(store Store, tokens Tokens, now func() time.Time) *Admission {
 	return &Admission{store: store, tokens: tokens, now: now, writer: make(chan struct{}, 1)}
 }
 
-// storeTimeout limits requests to the store if the caller has no context.
-const storeTimeout = 2 * time.Second
-
 // nodeToken returns the live node token with a value.
 func (a *Admission) nodeToken(value string) (policy.Token, error) {
 	t, err := a.tokens.Token(value)
@@ -245,13 +242,6 @@ func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bo
 	}
 	return t, ok && a.good(n, t), nil
 }
-
-// Looking for an unknown token reads all tokens. This is always done for a new row;
-// otherwise the interval limits how often devices with invalid tokens can cause it.
-const (
-	newRowGrace  = time.Minute
-	seekInterval = time.Second
-)
 
 func (a *Admission) seeks(n Node) bool {
 	now, last := a.now(), a.sought.Load()

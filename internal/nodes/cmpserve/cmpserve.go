@@ -39,14 +39,6 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/cmp/a2a", s.Door.Guard(s.serve("a2a", s.a2a)))
 }
 
-const (
-	// maxBatch bounds the requests of one body.
-	maxBatch = 64
-	// maxAnswers bounds what the answers to a batch hold together, in bytes: what
-	// comes after is not carried out.
-	maxAnswers = 8 << 20
-)
-
 // fault is an error of JSON-RPC.
 type fault struct {
 	Code    int            `json:"code"`

@@ -19,14 +19,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Limits of one node.
-const (
-	MaxNodes     = 1 << 20
-	MaxLabels    = 64
-	MaxLabel     = 128
-	MaxFunctions = 4096
-)
-
 // Status of a node, as lists show it.
 type Status string
 

@@ -25,8 +25,6 @@ type Record struct {
 const (
 	// compressAbove is the size in bytes above which a record is compressed.
 	compressAbove = 2 << 10
-	// maxRecord is the largest record before compression: twice a message of a node.
-	maxRecord = 1 << 20
 )
 
 // Codec encodes and decodes records. The zero value is ready to use. It is safe for

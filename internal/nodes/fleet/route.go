@@ -54,10 +54,6 @@ type Request struct {
 	Visible func(n *Node) bool
 }
 
-// maxTries is the number of nodes to which a call may be sent: the first, and two more if
-// the call provably did not start.
-const maxTries = 3
-
 // Pick returns the nodes to try, the best first: the named one, or at most three. Nodes at
 // the limit of their calls are returned only if all suitable nodes are, because they have
 // a queue. Errors: not_found, reason node_not_found; unknown_capability, reason

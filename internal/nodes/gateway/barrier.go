@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
@@ -12,8 +11,6 @@ import (
 
 const (
 	barrierPrefix = "barrier-" // of ids that do not belong to a call
-	// barrierTimeout limits the wait, because the loss of a node must be handled soon.
-	barrierTimeout = 20 * time.Millisecond
 )
 
 // caughtUp waits until the replies that were sent before have reached their calls, by

@@ -16,9 +16,6 @@ type BreakerConfig struct {
 	HalfOpen int           // trial calls after that; 0: 3
 }
 
-// maxCircuits limits the number of circuits; beyond it no new ones are recorded.
-const maxCircuits = 1 << 16
-
 // nodeBreaker counts, per node and function, the calls that failed because of the transport
 // or a full queue. Errors of the function itself do not count.
 type nodeBreaker struct {

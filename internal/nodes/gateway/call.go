@@ -16,12 +16,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// DefaultTimeout is the timeout of a call without a deadline.
-const DefaultTimeout = 300 * time.Second
-
-// maxCollected is the largest size in bytes of the collected chunks of a stream.
-const maxCollected = 16 << 20
-
 // Request is one call to one node.
 type Request struct {
 	Node           string // for Do, "" means any node that offers the function

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// maxFrames is the number of frames of one call that may wait for its reader.
-	maxFrames = 16 << 10
 	// envelope is the largest size in bytes of a frame without its value.
 	envelope = 256
 )
@@ -150,14 +148,6 @@ func (c *call) silence(now time.Time) (d time.Duration, ever, asked bool) {
 	}
 	return now.Sub(c.heard), true, c.asked
 }
-
-const (
-	// attendInterval is the interval of attend.
-	attendInterval = time.Second
-	// firstFrameTimeout is how long a call may wait for its first frame before the node's
-	// session is probed.
-	firstFrameTimeout = 10 * time.Second
-)
 
 // attend fails streams that were silent for Config.Idle, and probes the nodes of calls that
 // have received no frame, until ctx ends.

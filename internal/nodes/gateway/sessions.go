@@ -76,10 +76,6 @@ type older struct {
 	all  bool
 }
 
-// supersedeGrace is the time that the older of two processes has to receive the message that
-// it is superseded. If disconnected before that, it would join again and supersede the newer.
-const supersedeGrace = 100 * time.Millisecond
-
 // supersede ends all sessions of a node except the newest, after supersedeGrace.
 func (g *Gateway) supersede(node string) {
 	g.mu.Lock()
@@ -104,9 +100,6 @@ func (g *Gateway) later(o older) {
 	default: // the bus detects dead sessions by itself
 	}
 }
-
-// maxOlder limits the pending entries.
-const maxOlder = 4096
 
 func (g *Gateway) evict(ctx context.Context) error {
 	var waiting []older

@@ -40,8 +40,6 @@ type row struct {
 const (
 	// attempts is how often a change is retried after concurrent changes of others.
 	attempts = 16
-	// The pauses before a watch that ended is opened again.
-	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, 5 * time.Second
 )
 
 // keyOf returns the key of a node's entry: the escaped id, or a digest if that is too long.

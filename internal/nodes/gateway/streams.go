@@ -7,10 +7,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxOutstanding is the number of bytes of all streams of one node that may be sent and not
-// yet consumed.
-const maxOutstanding = 4 << 20
-
 // streams counts the open streams of one node.
 type streams struct {
 	open   int

@@ -22,19 +22,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of a node.
-const (
-	MaxStreams     = 32      // concurrent streams
-	MaxOutstanding = 4 << 20 // bytes of all streams that were sent and not consumed
-	MaxUpward      = 64      // concurrent calls to the gateway
-	AckDelay       = 250 * time.Millisecond
-	JoinTimeout    = 15 * time.Second // for an answer of the gateway
-	DrainTimeout   = 30 * time.Second
-	// maxRefusals is the number of consecutive refusals by the bus after which a node that
-	// has never joined stops.
-	maxRefusals = 3
-)
-
 // States of a node.
 const (
 	Initializing = "initializing"

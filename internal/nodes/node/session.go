@@ -223,11 +223,6 @@ func (s *session) obey(ctx context.Context, o order, parts *sync.WaitGroup) erro
 	return nil
 }
 
-// goodbyeDelay is the pause between the last answer and the announcement to leave. The
-// gateway reads them from different subscriptions, and an answer that it has not read when
-// the node leaves is lost.
-const goodbyeDelay = 250 * time.Millisecond
-
 // drain stops accepting calls; drained is closed when the running ones have ended.
 func (s *session) drain(parts *sync.WaitGroup) {
 	if s.drained != nil {

@@ -13,9 +13,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// DefaultUpwardTimeout is the timeout of a call to the gateway without a deadline.
-const DefaultUpwardTimeout = 60 * time.Second
-
 // Call calls a capability of the gateway with the node as principal; the gateway's policy applies.
 // It sets CallID and DeadlineMS. Errors: those of the gateway; connection_failed while the node is
 // disconnected; node_overloaded beyond MaxUpward concurrent calls; timeout and cancelled with ctx.

@@ -18,9 +18,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// maxControl bounds what is said over the socket, in bytes.
-const maxControl = 4 << 20
-
 // control is the socket in the home: a process that may open the file acts as the owner.
 type control struct {
 	p        *Process

@@ -12,15 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 )
 
-// Bounds of questions.
-const (
-	maxQuestions = 64
-	maxNames     = 16 // of one question that is asked again and again
-	// questionTTL is how long a question stays open whose caller no longer waits, and
-	// how long its answer counts then.
-	questionTTL = time.Hour
-)
-
 // questions asks the owner of this machine, who answers at the terminal or through
 // the socket. If no user is at the terminal, a caller that said how long it would
 // wait waits; any other is told at once to come again, and the question stays.

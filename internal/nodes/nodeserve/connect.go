@@ -10,17 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-const (
-	// proofTimeout is longer than the bus waits for a credential: a node that is connected
-	// for so long has shown one.
-	proofTimeout = 4 * time.Second
-	// maxUnproven bounds the connections of one address, and of all, that may not have
-	// shown a credential yet. A fleet behind one address comes in within seconds all
-	// the same: proving takes milliseconds, and who is refused tries again.
-	maxUnproven    = 1024
-	maxAllUnproven = 4096
-)
-
 // unproven counts connections that may be any caller's.
 type unproven struct {
 	mu  sync.Mutex

@@ -22,8 +22,6 @@ type Held interface {
 	List(ctx context.Context, principal, node string, limit int) ([]tasks.HeldCall, error)
 }
 
-const maxHeldList = 500
-
 func (s *Surface) heldRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/nodes/{id}/calls", s.Door.Guard(s.hold))
 	mux.Handle("GET /api/v1/calls", s.Door.Guard(s.heldList))

@@ -215,9 +215,6 @@ func functionsOf(n *fleet.Node) []function {
 }
 
 const (
-	defaultPage = 200
-	maxPage     = 1000
-
 	listNodes = "list them with: junctor nodes list"
 )
 

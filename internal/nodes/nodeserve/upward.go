@@ -14,13 +14,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxUpward is how many calls of nodes run at once; more wait on the bus, which
-// bounds them too.
-const maxUpward = 64
-
-// maxUpwardEach is how many of them may be one node's.
-const maxUpwardEach = 16
-
 // upwards counts the calls of each node that are under way.
 type upwards struct {
 	mu sync.Mutex

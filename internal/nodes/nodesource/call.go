@@ -15,10 +15,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxKept limits the chunks kept for the result of a stream that has a receiver. Without a
-// receiver, all chunks are the result.
-const maxKept = 1 << 20
-
 // perChunk is the overhead counted for each kept chunk, in bytes.
 const perChunk = 64
 

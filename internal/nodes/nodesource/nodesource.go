@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,9 +37,6 @@ const labelTag = "label:"
 // effect external, because a device cannot vouch for skills installed later. The effect
 // admin, and the effects of the node's own functions, are always accepted.
 const TrustEffects = "trust:effects"
-
-// settleTimeout limits how long a call waits for the catalog after an install.
-const settleTimeout = 2 * time.Second
 
 // Caller sends calls to nodes; gateway.Gateway implements it.
 type Caller interface {

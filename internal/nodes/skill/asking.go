@@ -18,9 +18,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// AskTimeout limits how long a question waits for the owner; after it consent is denied.
-const AskTimeout = 120 * time.Second
-
 // Requested is the outcome reported for a question before it is answered.
 const Requested = "requested"
 

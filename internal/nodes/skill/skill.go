@@ -23,11 +23,6 @@ import (
 // Defaults of a host.
 const (
 	DefaultSource = "remote-agent"
-	// lockTimeout limits how long an install waits for another to end.
-	lockTimeout = 10 * time.Second
-	// MaxSkills limits the installed skills, maxLayers the payloads of one skill.
-	MaxSkills = 256
-	maxLayers = 16
 )
 
 // Stored is the stored form of an installed skill.

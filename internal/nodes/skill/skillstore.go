@@ -19,9 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
-const maxFile = 64 << 20
-
 const (
 	ending = ".json"
 	broken = ".broken"

@@ -12,13 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const (
-	maxDesktopQueue = 8 // notifications that wait; further ones are dropped, because they would flood the screen
-	maxDesktopRunes = 120
-	desktopTimeout  = 5 * time.Second // of the program that shows one
-	desktopInterval = time.Second     // between two
-)
-
 // Desktop shows notifications on the desktop of the user who started the server.
 type Desktop struct {
 	program string

@@ -25,12 +25,7 @@ import (
 )
 
 const (
-	maxHookQueue    = 256 // notices that wait for delivery; further ones are dropped and reported
-	maxHookAttempts = 4
-	hookTimeout     = 10 * time.Second // of one attempt
-	hookRetryDelay  = time.Second      // before the second attempt; five times as long before each further one
-	maxHookAnswer   = 64 << 10         // bytes of a response that are read and discarded
-	hookPrefix      = "whsec_"
+	hookPrefix = "whsec_"
 )
 
 // Hook sends a signed notice of each approval for an operator to the URL approvals.webhook. The

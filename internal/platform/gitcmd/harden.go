@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// maxOverrides bounds the number of a repository's keys that are overridden one by one.
-const maxOverrides = 500
-
-// maxAncestors bounds the number of directories from Dir up to the root that git trusts.
-const maxAncestors = 64
-
 // fixed returns overrides for all keys with a fixed name that configure a program, a file to read,
 // or a connection. "false" and "cat" are harmless programs for keys whose empty value still
 // runs something.

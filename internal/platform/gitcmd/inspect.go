@@ -14,12 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-const (
-	maxConfigBytes     = 256 << 10
-	maxAlternatesBytes = 64 << 10
-	maxAlternatesDepth = 5 // same bound as in git
-)
-
 // inspect returns the overrides for everything that the repository's configuration could execute,
 // and checks that the repository is inside Root. Its queries do not execute anything of the
 // repository.

@@ -10,14 +10,6 @@ import (
 	"strconv"
 )
 
-// MaxDepth is the maximum depth of nested folders in a folder that a confined program may write.
-// The cost of a walk through an os.Root is the square of the depth, so that every walk
-// through such a folder has to stop there.
-const MaxDepth = 128
-
-// maxLevels limits the folders that are open at once while a tree is removed.
-const maxLevels = 64
-
 // RemoveTree removes the entry name of root with its content, without following links. The program
 // that wrote it may have removed permissions, or nested folders deeper than there are file
 // descriptors; deep folders are first moved up beside name. It returns nil if name does not exist.

@@ -19,14 +19,6 @@ import (
 	"time"
 )
 
-const (
-	// maxBody is the maximum request body, which is written before the response is read. With
-	// more, a server that responds without reading could block both sides.
-	maxBody    = 32 << 10
-	maxInterim = 5 // responses of status 1xx before the final one
-	maxIdle    = 256
-)
-
 // Transport is an [http.RoundTripper] that passes the requests it does not send itself to
 // Rest. It dials with Rest's DialContext, respects its MaxResponseHeaderBytes and
 // IdleConnTimeout, and keeps up to 256 idle connections per host. It is safe for concurrent

@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	bodyTimeout = time.Minute // for sending the body of a request
 	// Up to restSize bytes of a rejected body are read before the connection is closed,
 	// because a client that is still writing would get a broken pipe instead of the response.
-	restSize    = 8 << 20
-	restTimeout = 2 * time.Second
+	restSize = 8 << 20
 )
 
 // Bounded adds a read deadline to every request body and nosniff to every response. The deadline

@@ -81,8 +81,6 @@ func delay(header string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-const maxEvent = 1 << 20 // bytes of a line of a stream
-
 // readEvents calls each with the data of every server-sent event until each returns stop or an
 // error. Errors: output_parse_error for an event that is too long; a transient one if the stream
 // breaks.

@@ -27,22 +27,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The bounds of sign-ins.
-const (
-	maxLogins   = 16               // requests to the provider at once, for strangers
-	maxWaits    = 64               // programs that wait for a person at once
-	maxUsed     = 4096             // remembered states of finished sign-ins
-	maxSealed   = 4 << 10          // bytes of what a browser or program keeps for us
-	maxAnswer   = 4 << 10          // bytes of a code or an error of the provider
-	loginTTL    = 10 * time.Minute // from the begin of a sign-in to its end
-	deviceTTL   = 15 * time.Minute
-	waitTimeout = 20 * time.Second // of one request that waits for a person
-	maxInterval = 30               // seconds between two questions to the provider
-	metadataTTL = time.Hour
-	retryDelay  = 5 * time.Second // after metadata that could not be fetched
-	maxRate     = 20              // codes a second that are shown to the provider, for strangers
-)
-
 // LoginConfig configures the OpenID provider with which people sign in. Issuer and ClientID are
 // required.
 type LoginConfig struct {

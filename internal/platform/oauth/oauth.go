@@ -26,17 +26,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	keysFetchInterval = time.Minute // between two fetches
-	keysTTL           = time.Hour   // as long as fetched keys are used
-	fetchTimeout      = 10 * time.Second
-	maxKeys           = 1 << 20 // bytes of a document
-	maxToken          = 16 << 10
-	maxSubject        = 200
-	// ClockSkewGrace is by how much the clocks of an issuer and of this server may differ.
-	ClockSkewGrace = time.Minute
-)
-
 // ReasonUnavailable is the reason of an error about an issuer that does not answer as it should.
 const ReasonUnavailable = "issuer_unavailable"
 

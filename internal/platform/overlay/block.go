@@ -73,9 +73,6 @@ func (b *block) removeFrom(doc []byte) []byte {
 	return out
 }
 
-// maxUp is the number of parent folders that are searched for a repository.
-const maxUp = 64
-
 // infoFolder returns the info folder of the repository that contains dir, or "" outside of
 // repositories. In a worktree or a submodule, .git is a file with the repository's path.
 // Because any program could write such a file, the repository must refer back to the folder;

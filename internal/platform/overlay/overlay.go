@@ -51,12 +51,6 @@ const (
 	Ignore Kind = "ignore"
 )
 
-// Limits of this package.
-const (
-	MaxFile    = 16 << 20 // bytes of a file that is changed
-	MaxChanges = 256      // of one session
-)
-
 // Change is one change of a file.
 type Change struct {
 	Kind Kind

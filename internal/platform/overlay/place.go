@@ -186,13 +186,6 @@ func syncFolder(path string) error {
 	return nil
 }
 
-// A lock that was not refreshed for staleTimeout counts as abandoned. A held lock is checked at
-// lookInterval.
-const (
-	staleTimeout = 10 * time.Second
-	lookInterval = 20 * time.Millisecond
-)
-
 // lock locks the file in the same way as the agents' own programs, by a folder beside it: Claude
 // Code and Gemini CLI use a library that refreshes the folder while it holds the lock, and
 // takes over a lock that was not refreshed for ten seconds. After 20 s, or when ctx ends, the

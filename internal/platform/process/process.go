@@ -62,10 +62,6 @@ type Process struct {
 	ended bool // about to be reaped, so it must not be signaled
 }
 
-// lastWordsTimeout is how long output is still read after the program's end. Its tree has
-// ended, so only what the terminal holds can arrive.
-const lastWordsTimeout = time.Second
-
 // Start runs the program. The caller must read until the end, because otherwise the program
 // blocks once the terminal is full.
 //

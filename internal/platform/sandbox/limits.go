@@ -43,3 +43,28 @@ func bounded[N int | int64 | float64 | time.Duration](n, otherwise N) N {
 	}
 	return n
 }
+
+// Limits of sandbox.go.
+const (
+	// defaultGrace is how long a group may take to end after TERM.
+	defaultGrace = 2 * time.Second
+	// drainTimeout bounds the wait for output after the program's group has ended: a process
+	// that left the group may still hold the pipe.
+	drainTimeout = 500 * time.Millisecond
+)
+
+// Default caps of captured output.
+const (
+	DefaultStdoutLimit = 1 << 20
+	DefaultStderrLimit = 256 << 10
+)
+
+// Bounds of Spec.Stdin, in bytes, and of Spec.Files.
+const (
+	MaxStdin = 1 << 20
+	MaxFiles = 8
+)
+
+// DefaultUID is the user and group of confined programs if the server is root and the
+// Confinement does not set UID.
+const DefaultUID = 63120

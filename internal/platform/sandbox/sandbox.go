@@ -26,19 +26,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/procgroup"
 )
 
-// Default caps of captured output.
-const (
-	DefaultStdoutLimit = 1 << 20
-	DefaultStderrLimit = 256 << 10
-)
-
-// defaultGrace is how long a group may take to end after TERM.
-const defaultGrace = 2 * time.Second
-
-// drainTimeout bounds the wait for output after the program's group has ended: a process
-// that left the group may still hold the pipe.
-const drainTimeout = 500 * time.Millisecond
-
 // Spec describes the program to run. Path is the resolved program; a shell is not
 // involved unless it is the program.
 type Spec struct {
@@ -67,12 +54,6 @@ type Spec struct {
 	// not see an end of file.
 	Files []*os.File
 }
-
-// Bounds of Spec.Stdin, in bytes, and of Spec.Files.
-const (
-	MaxStdin = 1 << 20
-	MaxFiles = 8
-)
 
 // Result is the outcome of a program that was started.
 type Result struct {

@@ -100,10 +100,6 @@ type Confinement struct {
 	UID, GID int
 }
 
-// DefaultUID is the user and group of confined programs if the server is root and the
-// Confinement does not set UID.
-const DefaultUID = 63120
-
 // Placement describes where a program would run and what it would see. Use it to build
 // arguments and variables that name paths.
 type Placement struct {

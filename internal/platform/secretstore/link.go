@@ -18,11 +18,7 @@ import (
 )
 
 const (
-	linkMark     = "@" // begins the file of a link; no name of a secret has it
-	maxLink      = 1 << 10
-	vaultTimeout = 5 * time.Second
-	vaultTTL     = 30 * time.Second // how long a value of the service is used again
-	maxVault     = 1 << 20          // bytes of an answer
+	linkMark = "@" // begins the file of a link; no name of a secret has it
 )
 
 // Vault is a service with the HTTP API of HashiCorp Vault's key-value engine, version 1 or 2.

@@ -23,9 +23,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// MaxValue is the size limit of one secret in bytes.
-const MaxValue = 64 << 10
-
 var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
 
 // Store is a directory of secrets. It is safe for concurrent use, even by several

@@ -23,10 +23,6 @@ const (
 	outFD = 4
 )
 
-// watchdogInterval is how long the engine may take to notice its deadline, before the
-// process ends itself.
-const watchdogInterval = 300 * time.Millisecond
-
 // IsWorker reports whether this process was started to run code. argv is os.Args.
 func IsWorker(argv []string) bool { return len(argv) == 2 && argv[1] == workerName }
 

@@ -15,9 +15,6 @@ import (
 //go:embed prelude.js
 var prelude string
 
-// maxDepth is the maximum depth of nested calls, which the engine does not extend by itself.
-const maxDepth = 2000
-
 // javascript runs the code of c in an engine of its own.
 func javascript(c *conn, deadline time.Time) (value jsonx.Raw, err error) {
 	vm, err := quickjs.NewVM()

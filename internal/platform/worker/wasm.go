@@ -255,8 +255,6 @@ func message(raw jsonx.Raw) string {
 // head stores the beginning of a module's standard error.
 type head struct{ data []byte }
 
-const maxHead = 2 << 10
-
 // Write implements io.Writer.
 func (h *head) Write(p []byte) (int, error) {
 	h.data = append(h.data, p[:min(len(p), maxHead-len(h.data))]...)

@@ -24,8 +24,6 @@ import (
 const (
 	cardAge = "public, max-age=300"
 	keysAge = "public, max-age=3600"
-	// maxSkills limits the extended card; agents find further skills by catalog_search.
-	maxSkills = 1000
 )
 
 // signed is an encoded card or key set with its ETag.

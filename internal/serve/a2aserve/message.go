@@ -16,12 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-const (
-	maxParts   = 64
-	maxID      = 128
-	maxContext = 120 // a session id has 128 bytes, and "a2a:" before it
-)
-
 // askCapability is the key of the question for the capability to call.
 const askCapability = "capability"
 

@@ -17,9 +17,6 @@ import (
 // surfaceName is the name of this surface. Tasks of other surfaces have histories in another form.
 const surfaceName = "a2a"
 
-// maxInline is the largest result in bytes that an artifact contains.
-const maxInline = 1 << 20
-
 // shown selects the parts of a task to return.
 type shown struct {
 	history   *int // nil: all

@@ -21,10 +21,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// maxResult is the largest result included in an answer, in bytes, because a larger one
-// does not fit into the context of a model.
-const maxResult = 1 << 20
-
 // answer handles a request that may take long, and returns its outcome. For a modern
 // client it first opens the returned state and continues the call that the state names.
 func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {

@@ -9,13 +9,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	maxFollowing = 256 // resources that one session may subscribe to,
-	// maxFollowed is shared by all sessions of a viewer. An upstream accepts 1,000 in
-	// total, and one viewer must not use them all.
-	maxFollowed = 512
-)
-
 // following is one subscription of a session.
 type following struct {
 	session *mcp.ServerSession

@@ -11,13 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const (
-	maxHeldOf = 64   // held calls of one principal
-	maxHeld   = 1000 // held calls of all principals
-	// heldProgressInterval is the time between two progress notifications of a held call.
-	heldProgressInterval = 5 * time.Second
-)
-
 // holds counts the calls that wait for an approval. The zero value is ready.
 type holds struct {
 	mu  sync.Mutex

@@ -1,10 +1,6 @@
 package mcpserve
 
-import (
-	"bytes"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "time"
 
 // Limits of one session, and of all sessions of one client.
 const (
@@ -17,40 +13,75 @@ const (
 	maxInitialize = 64 << 10
 )
 
-// longBatch reports whether an array has too many elements. It returns false for malformed
-// JSON, which the SDK rejects.
-func longBatch(body []byte) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	if _, err := dec.ReadToken(); err != nil {
-		return false
-	}
-	for n := 0; dec.PeekKind() != ']'; n++ {
-		if n == maxBatch {
-			return true
-		}
-		if dec.SkipValue() != nil {
-			return false
-		}
-	}
-	return false
-}
+// maxResult is the largest result included in an answer, in bytes, because a larger one
+// does not fit into the context of a model.
+const maxResult = 1 << 20
 
-// sameScope reports whether the access tokens of both have the same scope.
-func sameScope(a, b caller) bool { return a.who.Scoped == b.who.Scoped && a.who.Most == b.who.Most }
+// Limits of follow.go.
+const (
+	maxFollowing = 256 // resources that one session may subscribe to,
+	// maxFollowed is shared by all sessions of a viewer. An upstream accepts 1,000 in
+	// total, and one viewer must not use them all.
+	maxFollowed = 512
+)
 
-// begin adds one running call, or returns false if maxCalls run.
-func (s *Surface) begin(v *viewer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v.calls >= maxCalls {
-		return false
-	}
-	v.calls++
-	return true
-}
+// Limits of hold.go.
+const (
+	maxHeldOf = 64   // held calls of one principal
+	maxHeld   = 1000 // held calls of all principals
+	// heldProgressInterval is the time between two progress notifications of a held call.
+	heldProgressInterval = 5 * time.Second
+)
 
-func (s *Surface) done(v *viewer) {
-	s.mu.Lock()
-	v.calls--
-	s.mu.Unlock()
-}
+// maxLinked is the size of the addresses that one viewer may have, in bytes.
+const maxLinked = 256 << 10
+
+// Limits of member.go.
+const (
+	maxURI = 8 << 10
+	// maxExpanded is how many variables a template may have. The cost of matching is their
+	// number times the length of an address, and every reader pays it.
+	maxExpanded = 32
+)
+
+// Limits of notify.go.
+const (
+	coalesceDelay  = 50 * time.Millisecond  // one notice for a burst
+	noticeInterval = 250 * time.Millisecond // four a second
+	expireInterval = 20 * time.Second
+)
+
+const resultTTL = 15 * time.Minute
+
+// maxParked is how many calls of one caller may wait for answers.
+const maxParked = 8
+
+// humanAnswerTimeout is how long a person has to answer a question on the stream of a call.
+const humanAnswerTimeout = 2 * time.Minute
+
+// Limits of requeststate.go.
+const (
+	stateTTL = 10 * time.Minute
+	// maxStates is how many used states are stored per caller, so that a caller that uses up
+	// many does not block others; maxCallers bounds the memory of all callers.
+	maxStates  = 4_096
+	maxCallers = 2_048
+)
+
+// Limits of sdk.go.
+const (
+	// maxInstructions bounds the instructions of all upstreams together, in bytes.
+	maxInstructions = 16 << 10
+	// closeTimeout limits the wait for the end of a session, because the SDK waits for
+	// handlers, which a dead client may block.
+	closeTimeout = 2 * time.Second
+)
+
+// Limits of session.go.
+const (
+	maxSessions          = 10_000
+	maxSessionsPerViewer = 1_024
+	sessionIdleTimeout   = time.Hour
+)
+
+const taskPollInterval = time.Second // suggested to clients

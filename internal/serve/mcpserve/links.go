@@ -13,9 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// maxLinked is the size of the addresses that one viewer may have, in bytes.
-const maxLinked = 256 << 10
-
 // links stores the resources to which upstreams have linked in results, by viewer. A link may be to a
 // resource that its upstream does not list, and only the upstream that linked to it is asked for it.
 // The zero value is empty.

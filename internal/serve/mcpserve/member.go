@@ -124,13 +124,6 @@ func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 	}
 }
 
-const (
-	maxURI = 8 << 10
-	// maxExpanded is how many variables a template may have. The cost of matching is their
-	// number times the length of an address, and every reader pays it.
-	maxExpanded = 32
-)
-
 // matcher returns a function that reports whether a template matches an address, or nil if the
 // template is malformed. Lengths that the upstream's template sets for its variables are removed,
 // because the library expands them; the upstream itself rejects an address that is too long.

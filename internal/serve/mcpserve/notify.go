@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	coalesceDelay  = 50 * time.Millisecond  // one notice for a burst
-	noticeInterval = 250 * time.Millisecond // four a second
-	expireInterval = 20 * time.Second
-)
-
 // CatalogChanged reports a new snapshot, or another change of what may be seen. It never
 // blocks; [Surface.Run] notifies the sessions whose list changed.
 func (s *Surface) CatalogChanged() {

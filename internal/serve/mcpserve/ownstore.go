@@ -16,7 +16,6 @@ import (
 
 const (
 	resultName  = ".result" // no artifact begins with a dot
-	resultTTL   = 15 * time.Minute
 	latestCalls = 100
 )
 

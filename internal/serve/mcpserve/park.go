@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// maxParked is how many calls of one caller may wait for answers.
-	maxParked = 8
 	// questionKey names the only question in a round of the surface.
 	questionKey = "question"
 )

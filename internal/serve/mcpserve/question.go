@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// humanAnswerTimeout is how long a person has to answer a question on the stream of a call.
-	humanAnswerTimeout = 2 * time.Minute
 	// askID is the prefix of the ids of the server's requests to clients.
 	askID = "junctor-"
 )

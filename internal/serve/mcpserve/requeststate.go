@@ -21,14 +21,6 @@ const (
 	stateRelayed = "relayed" // a provider's own state
 )
 
-const (
-	stateTTL = 10 * time.Minute
-	// maxStates is how many used states are stored per caller, so that a caller that uses up
-	// many does not block others; maxCallers bounds the memory of all callers.
-	maxStates  = 4_096
-	maxCallers = 2_048
-)
-
 // requestState is the state that a modern client returns unchanged with the next request
 // of a call. The client cannot read it, and it is accepted once, for the same caller and call.
 type requestState struct {

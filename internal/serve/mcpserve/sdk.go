@@ -99,9 +99,6 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 	return server
 }
 
-// maxInstructions bounds the instructions of all upstreams together, in bytes.
-const maxInstructions = 16 << 10
-
 // instructionsFor returns our instructions and those of the MCP servers whose tools c may see, quoted under
 // the name of the server, because a server could write them as if they were the operator's.
 func (s *Surface) instructionsFor(c caller) string {
@@ -230,10 +227,6 @@ func (v *viewer) liveSession(id string) *mcp.ServerSession {
 	}
 	return nil
 }
-
-// closeTimeout limits the wait for the end of a session, because the SDK waits for
-// handlers, which a dead client may block.
-const closeTimeout = 2 * time.Second
 
 // closeAll ends the SDK's sessions and waits for their end, at most closeTimeout.
 func closeAll(live []*mcp.ServerSession) error {

@@ -22,12 +22,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	maxSessions          = 10_000
-	maxSessionsPerViewer = 1_024
-	sessionIdleTimeout   = time.Hour
-)
-
 // errWithdrawn is the cause with which a client cancels its own call; the client receives
 // no response.
 var errWithdrawn = errors.New("the client withdrew the request")

@@ -27,8 +27,7 @@ type Tasks interface {
 }
 
 const (
-	extensionTasks   = "io.modelcontextprotocol/tasks"
-	taskPollInterval = time.Second // suggested to clients
+	extensionTasks = "io.modelcontextprotocol/tasks"
 )
 
 // declaresTasks reports whether the request's client accepts tasks as answers.

@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// maxApprovals is the number of approvals on one page.
-const maxApprovals = 500
-
 // approvalAPI serves the approvals below one path. Many and One name the members of its answers.
 type approvalAPI struct {
 	*Surface

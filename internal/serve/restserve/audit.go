@@ -15,9 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// MaxRecords is the largest page of a query; before selects the next page.
-const MaxRecords = 10_000
-
 func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	q, denied, err := parseQuery(r.URL.Query())
 	if err != nil {
@@ -36,9 +33,6 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	}
 	return httpapi.Answer(w, map[string]any{"records": out}, nil)
 }
-
-// MaxUsage is the largest number of groups in an answer.
-const MaxUsage = 1000
 
 // usage answers with numbers of calls: since, until, agent, by (keys with commas between them; agent
 // and tool if it is missing) and limit.

@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// maxPage is the largest number of items on one page of a catalog.
-const maxPage = 10_000
-
 // page is a part of a list: limit items from a cursor on, or all without a limit. A cursor is valid
 // only for the generation in which it was created, because positions change with the catalog.
 type page struct {

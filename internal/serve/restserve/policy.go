@@ -23,9 +23,6 @@ type PolicyFiles interface {
 	Fault() error
 }
 
-// maxPolicyBytes bounds the text of one policy file in a request.
-const maxPolicyBytes = 1 << 20
-
 // ruling is the decision of the rules about one principal and one capability.
 type ruling struct {
 	Decision string        `json:"decision"` // allow, ask or deny
@@ -200,9 +197,6 @@ func appOf(e *catalog.Entry) *mcpwire.App {
 	}
 	return &app
 }
-
-// maxTools is the largest page of GET /api/v1/tools.
-const maxTools = 1000
 
 // named is an entry with its name in rules and its place in lists.
 type named struct {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
@@ -20,9 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/secret"
 )
-
-// answerTimeout bounds the check whether a server responds.
-const answerTimeout = 5 * time.Second
 
 // Silent returns the finding that no server responds at where. where and pid are from run/server.json
 // of the home; pid 0 means that the file does not exist. start is the command that starts a server.

@@ -21,9 +21,6 @@ import (
 	"github.com/junctor-run/junctor/internal/store/backup"
 )
 
-// readTimeout bounds the time for reading a whole database or log.
-const readTimeout = 10 * time.Second
-
 // restoreLast is the remedy for damage that cannot be repaired.
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 
@@ -127,9 +124,6 @@ func (c Config) auditKey() httpapi.Check {
 	}
 	return good("audit key", "is there, or not needed yet")
 }
-
-// clockGrace is the permitted difference between clocks.
-const clockGrace = time.Minute
 
 // clock finds a clock that was set back since the last record.
 func (c Config) clock() httpapi.Check {

@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// maxFileBytes bounds a configuration file. Claude Code's holds the history of projects.
-	maxFileBytes = 16 << 20
-	maxServers   = 256
 
 	// unknownForm is why a server stays whose value cannot be read.
 	unknownForm = "its form is not known"

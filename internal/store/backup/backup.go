@@ -70,15 +70,6 @@ const (
 
 func root() string { return fmt.Sprintf("%s%d/", prefix, format) }
 
-// Bounds of an archive. They apply to [Make] too, so that every backup can be restored.
-const (
-	maxFiles    = 200_000
-	maxBytes    = 64 << 30
-	maxManifest = 64 << 20
-	maxName     = 1024
-	maxDepth    = 64
-)
-
 // bounds holds the two bounds that tests reduce.
 type bounds struct {
 	files int

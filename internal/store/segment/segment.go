@@ -32,8 +32,6 @@ const (
 	suffix   = ".jsonl"
 	dirMode  = 0o700
 	fileMode = 0o600
-	// maxUnsynced bounds the bytes stored for writing again. Beyond it Append flushes.
-	maxUnsynced = 8 << 20
 )
 
 // ErrLocked is the error of Open if another process writes the directory.

@@ -38,15 +38,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	preflightTTL  = 15 * time.Second // cache of preflight results
-	autoStopDelay = 5 * time.Second  // after a completion that a hook reported
-	undoTimeout   = 30 * time.Second
-	askTimeout    = 55 * time.Second // for a decision about a tool; programs limit their hooks to a minute
-	maxMemory     = 256 << 10
-	maxCustom     = 64 // variables in Request.Custom
-)
-
 // Agents is the service.
 type Agents struct {
 	cfg Config

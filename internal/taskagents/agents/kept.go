@@ -15,7 +15,6 @@ import (
 // conversation can be resumed after the server was killed.
 const (
 	resumeFile = "conversation"
-	maxKept    = 200 // folders; the oldest go first
 )
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)

@@ -17,8 +17,6 @@ import (
 
 // The bounds of recordings.
 const (
-	maxRecordings   = 100      // the oldest are removed
-	maxRecording    = 16 << 20 // bytes of one recording, which then ends
 	recordingSuffix = ".cast"
 )
 

@@ -11,15 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Bounds of a body and of the texts in it.
-const (
-	MaxBody     = 1 << 20
-	maxName     = 128
-	maxPath     = 4096
-	maxResponse = 256 << 10
-	maxDecision = 2000 // characters of a shared decision
-)
-
 // ReportKind is the subject of a report.
 type ReportKind string
 

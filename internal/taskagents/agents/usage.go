@@ -15,16 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Bounds of the records from which usage is read.
-const (
-	maxRecords  = 64        // files of one conversation
-	maxSeen     = 10_000    // files and folders of one conversation
-	maxRecord   = 256 << 20 // bytes of one file
-	maxAnswers  = 10_000    // ids of one file that are remembered
-	recordPiece = 1 << 20   // bytes that are read at once; longer lines are left out
-	recordDelay = time.Second
-)
-
 // meter adds up the usage of one session from the records of its program, which are read as they
 // grow.
 type meter struct {

@@ -48,8 +48,6 @@ func (a *Agents) List() []Info {
 	return list
 }
 
-const removalGrace = time.Minute // after its end a session's files must be removed within this time
-
 // Left returns the ids of ended sessions whose preparations could not be undone.
 func (a *Agents) Left() (ids []string) {
 	entries, err := os.ReadDir(a.folder())

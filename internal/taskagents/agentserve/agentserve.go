@@ -74,8 +74,7 @@ type Surface struct{ Config }
 func New(cfg Config) *Surface { return &Surface{cfg} }
 
 const (
-	lines        = 100
-	maxLineRunes = 10_000
+	lines = 100
 )
 
 // Routes adds the API's routes to mux.

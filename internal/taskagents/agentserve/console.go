@@ -28,10 +28,7 @@ type Console interface {
 }
 
 const (
-	consoleMessage      = 1 << 20 // bytes of one message of a client
-	maxWatched          = 64      // sessions of one connection
-	consoleWriteTimeout = 10 * time.Second
-	consolePingInterval = 30 * time.Second
+	consoleMessage = 1 << 20 // bytes of one message of a client
 )
 
 // viewer is the state of one connection.

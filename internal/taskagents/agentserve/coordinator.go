@@ -62,7 +62,6 @@ type Choice interface {
 }
 
 const (
-	pingInterval = 30 * time.Second
 	shownThreads = 50
 	recentTasks  = 10
 )

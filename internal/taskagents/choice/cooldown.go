@@ -9,14 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of a cooldown.
-const (
-	DefaultCooldownTTL = 30 * time.Minute
-	// maxCooldownTTL is the longest cooldown that a program may name; vendors use weeks.
-	maxCooldownTTL = 8 * 24 * time.Hour
-	maxFailure     = 64 << 10 // bytes of a failure's text
-)
-
 var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|balance)|out of (credits?|quota)|credit balance|(usage|session|weekly|5-hour|rate) limit (was |has been )?(reached|hit|exceeded)|(hit|reached|exceeded) (your|the) ([a-z0-9-]+ )?(usage|session|weekly|rate)? ?limit|(quota|usage) (was |has been )?(exceeded|exhausted)|exceeded (your|the) (current )?quota|payment required|\b(status|http|error|code)[ :=]*402\b`)
 
 // Exhausted reports whether a failure means that an account is used up, and returns the cooldown:

@@ -34,9 +34,6 @@ func (s Signals) fit(good Signals) float64 {
 		s.FastIteration*good.FastIteration*10
 }
 
-// maxText is the number of bytes of a task that are searched for words.
-const maxText = 256 << 10
-
 // words holds the words of each signal. They match as whole words, ignoring case.
 type words struct {
 	implementation, research, planning, ops, verification, coordination, repo, fast *regexp.Regexp

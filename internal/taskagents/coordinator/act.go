@@ -254,5 +254,3 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 	})
 	return allow && err == nil, reason, ok && err == nil
 }
-
-const maxInput = 4000 // characters of a tool's input in the question

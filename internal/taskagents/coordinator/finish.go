@@ -16,11 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-const (
-	validateTimeout = 30 * time.Minute
-	maxSummary      = 16 << 10 // characters
-)
-
 // complete validates the session's work and acts on the outcome: it accepts the task, sends
 // the follow-up to the agent, or asks the user. Without Validator it accepts the task.
 func (t *task) complete() {

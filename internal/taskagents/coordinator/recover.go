@@ -19,12 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-const (
-	spawnTimeout       = 2 * time.Minute
-	maxHandedText      = 4000 // characters of the failed program's output
-	maxHandedDecisions = 10   // decisions
-)
-
 var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
 
 // providerFailure reports whether a failure comes from the program's provider, account or

@@ -17,13 +17,6 @@ type Answer struct {
 	KeyDecision string   `json:"keyDecision"`
 }
 
-// Limits of an answer.
-const (
-	MaxResponse = 16_000 // characters
-	MaxKeys     = 32
-	maxWork     = 8 << 20 // total bytes that are searched for objects in a text
-)
-
 const noReasoning = "The model gave no reason."
 
 // ReadAnswer parses the last JSON object of the text that has a valid action; braces in prose are

@@ -18,12 +18,6 @@ type Decision struct {
 	CannotContinue bool
 }
 
-// Limits of a session.
-const (
-	MaxPosted = 100   // decisions of one session by Post
-	maxSeen   = 1_000 // decisions of a session in all
-)
-
 // Ledger stores which decisions a session has made, to return each only once. The zero value is
 // for a new session. It is not safe for concurrent use.
 type Ledger struct {

@@ -16,14 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of texts and decisions.
-const (
-	MaxText   = 1 << 20 // bytes of a turn's text that are read, from its end
-	MaxShared = 240     // characters of a shared decision and of a key decision
-	MaxStored = 2_000   // characters of a stored decision
-	MaxTurn   = 20      // decisions of one turn
-)
-
 // Text is the text of one turn of an agent.
 type Text struct {
 	Body string

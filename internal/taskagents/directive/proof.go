@@ -18,12 +18,6 @@ type Proof struct {
 	Extra  map[string]json.RawMessage
 }
 
-// Limits of a proof.
-const (
-	MaxProofFiles = 2_000
-	maxProof      = 256 << 10 // bytes
-)
-
 // ReadProof returns the first valid proof of a turn. ok is false if none exists. If all proofs
 // are invalid, err is that of the last, with reason proof_invalid.
 func ReadProof(t Text) (p Proof, ok bool, err error) {

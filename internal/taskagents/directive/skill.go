@@ -10,13 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of the calls of skills.
-const (
-	MaxSkillCalls  = 10     // calls of one task
-	MaxSkillResult = 1_500  // characters of a result
-	maxSkillInput  = 65_536 // bytes
-)
-
 // SkillCall is an agent's request for a skill.
 type SkillCall struct {
 	Slug string

@@ -14,12 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-const (
-	maxComments = 100
-	maxComment  = 4000 // characters
-	maxQuoted   = 300  // characters of a commented line
-)
-
 // LineComment is a comment on a line of a part's work.
 type LineComment struct {
 	File string `json:"file"`

@@ -319,8 +319,6 @@ func (l *Launcher) Begin(ctx context.Context, thread string) {
 	}
 }
 
-const maxSettled = 500 // newest threads of earlier processes that are settled
-
 // Recover calls settle for the closed threads whose end an earlier server process did not
 // report, and pauses those that had only parts left to start. It returns the threads that can be
 // resumed: the paused ones, those for which settle returns true, and open threads without

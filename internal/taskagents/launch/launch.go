@@ -13,9 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// MaxParts is the maximal number of agents of one task.
-const MaxParts = 8
-
 // Task is the work that a caller requests.
 type Task struct {
 	Title      string // "": the beginning of the request

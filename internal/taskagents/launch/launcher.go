@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	op        = "tasks.create"
-	maxMemory = 128 << 10
-	titleLen  = 80
+	op       = "tasks.create"
+	titleLen = 80
 
 	agentTypes = "list them with: junctor frameworks list"
 )

@@ -22,13 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-const (
-	maxResult       = 8000 // characters of a previous part's summary
-	slotTimeout     = 15 * time.Second
-	minSlotInterval = 200 * time.Millisecond // first interval; it doubles up to maxSlotInterval
-	maxSlotInterval = 2 * time.Second
-)
-
 func startFields() threads.Selection {
 	return threads.Selection{Fields: []threads.Field{
 		threads.FieldNodes, threads.FieldDependencies, threads.FieldSessions,

@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Limits of a command that is analysed; a longer or deeper one is refused.
-const (
-	maxCommand = 64 << 10
-	maxNested  = 4 // nested commands, as in sh -c
-)
-
 // commandOf returns the command in a tool's input, which is a string or a list of words. ok is
 // false if the input has none and does not refer to a running command.
 func commandOf(input json.RawMessage) (text string, ok bool) {

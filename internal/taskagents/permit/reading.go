@@ -8,9 +8,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxReading limits the nesting of a command that may count as reading.
-const maxReading = 2
-
 // onlyLines matches the script of sed that prints lines.
 var onlyLines = regexp.MustCompile(`^[0-9]+(,([0-9]+|\$))?p$`)
 

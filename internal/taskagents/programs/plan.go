@@ -70,13 +70,6 @@ type Plan struct {
 	Notes      []string // for users: parts of the request that could not be fulfilled
 }
 
-// Limits of a task.
-const (
-	MaxTyped = 4_000   // characters that are typed; a longer task goes into a file
-	MaxArgv  = 100_000 // bytes of an argument; Linux allows 128 KiB
-	MaxTask  = 1 << 20 // bytes of a task, or of a memory text
-)
-
 // Build plans a session. Errors are invalid_input, reason adapter_invalid, adapter_framework or
 // adapter_preset, and OPENCODE_NO_PROVIDER.
 func Build(s Spawn) (Plan, error) {

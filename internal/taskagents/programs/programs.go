@@ -211,8 +211,6 @@ func Configurable() (list []config.Program) {
 	return list
 }
 
-const defaultDeliverDelay = 300 * time.Millisecond
-
 // apiKeys returns variables that each hold an API key.
 func apiKeys(names ...string) []Key {
 	keys := make([]Key, len(names))

@@ -69,13 +69,6 @@ type Event struct {
 	Rows   int    `json:"rows,omitempty"`
 }
 
-// Bounds of one subscriber's queue. The oldest output beyond them is dropped; too many other
-// events end the subscription.
-const (
-	maxWaiting      = 10_000
-	maxOutputQueued = 1 << 20
-)
-
 // Subscription receives the events of all sessions. Sessions do not wait for it.
 type Subscription struct {
 	m *Manager

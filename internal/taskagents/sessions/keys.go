@@ -7,9 +7,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxKeys is the maximal number of keys in one list.
-const MaxKeys = 100
-
 // EncodeKeys returns the bytes that each key sends. It fails with invalid_input, reason
 // unknown_key, which names the first unknown key.
 func EncodeKeys(names []string) ([][]byte, error) {

@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// sendSoonTimeout is the time that SendSoon waits. A busy program accepts a text after its turn,
-// which may take hours.
-const sendSoonTimeout = 10 * time.Second
-
 // SendSoon sends a text. If the program does not accept it within sendSoonTimeout or ctx ends, it
 // returns Queued, and the text is still sent later unless the session ends.
 func SendSoon(ctx context.Context, to Live, text string, atOnce bool) (Outcome, error) {

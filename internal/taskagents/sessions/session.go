@@ -312,8 +312,6 @@ func (s *Session) Granted() {
 	}
 }
 
-const maxRequests = 4
-
 // request is a use of a tool about which the program asks.
 type request struct {
 	kind, tool string

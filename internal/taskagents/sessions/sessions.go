@@ -39,40 +39,6 @@ const (
 	ReasonTooMany  = "too_many_sessions" // Config.MaxLive is reached
 )
 
-// Limits and timeouts of sessions.
-const (
-	MaxLive    = 8 // default for Config.MaxLive
-	MaxEnded   = 100
-	MaxMessage = 1 << 20
-	MaxQueued  = 20 // messages that wait for a busy session
-
-	// Cols and Rows are the size of a terminal by default.
-	Cols = 120
-	Rows = 40
-
-	minCols, maxCols = 20, 500
-	minRows, maxRows = 5, 200
-
-	consoleBytes = 100_000
-
-	pasteDelay     = 150 * time.Millisecond // between a text and its Enter
-	keyDelay       = 50 * time.Millisecond
-	confirmTimeout = 2 * time.Second // for the program to show that it accepted a text
-	enters         = 3
-	readyDelay     = 250 * time.Millisecond // before a first task is typed
-	readyTimeout   = 2 * time.Minute
-	startTimeout   = 20 * time.Second // for a task on the command line to begin
-	stopGrace      = 5 * time.Second
-	askAgainDelay  = time.Second
-	closeGrace     = 3 * time.Second
-	controlTTL     = time.Minute // without input, until a person's control ends
-	maxPerInterval = 8 << 20     // bytes of output in a second before the reader pauses
-	maxReplies     = 64
-	cursorTimeout  = time.Second // for the cursor of a dialog to move
-	sameAnswered   = 3           // times in a row
-	maxSent        = 8           // stored texts
-)
-
 // Terminal is the terminal of a session's program. [process.Process] implements it.
 type Terminal interface {
 	io.Reader // until io.EOF

@@ -10,16 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Timeouts and limits for stalled sessions.
-const (
-	stallTimeout    = time.Minute
-	maxStallTimeout = 4 * time.Minute
-	maxStalls       = 5
-	wedgedTimeout   = 5 * time.Minute
-	stallText       = 500 // characters of the screen's end that count as its content
-	lookInterval    = 5 * time.Second
-)
-
 // watching holds the data to detect a stalled session.
 type watching struct {
 	seed    maphash.Seed

@@ -14,13 +14,7 @@ import (
 )
 
 const (
-	cols, rows   = 120, 40
-	pollInterval = 2500 * time.Millisecond // between checks of the account
-	lookInterval = 100 * time.Millisecond
-	maxPrinted   = 1 << 20
-	maxLines     = 200
-	maxLinks     = 32
-	maxReplies   = 64 // replies to a program's terminal queries; more could fill its input
+	cols, rows = 120, 40
 )
 
 // Helper is a program's own login command.

@@ -14,12 +14,6 @@ func trusted() []string {
 	return []string{"claude.ai", "platform.claude.com", "console.anthropic.com", "auth.openai.com", "chatgpt.com", "accounts.google.com"}
 }
 
-const (
-	maxURL   = 4096
-	maxWraps = 32
-	maxTold  = 1000 // bytes of text for the user
-)
-
 // openable reports whether an address may be opened in a browser.
 func openable(text string) bool {
 	u, err := url.Parse(text)

@@ -12,19 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Timeouts and intervals of the recovery of sessions that wait for a login.
-const (
-	dedupeInterval = 5 * time.Second
-	nudgeDelay     = 250 * time.Millisecond
-	nudgeInterval  = 8 * time.Second
-	askInterval    = 500 * time.Millisecond
-	readyTimeout   = 30 * time.Second
-	// quietTimeout is the time that a session may wait for input after a login before its task
-	// is sent again. The session itself would deliver it sooner.
-	quietTimeout = 8 * time.Second
-	maxTries     = 5 // logins of a session
-)
-
 // Sessions gives access to sessions. An error means that the session has ended.
 type Sessions interface {
 	Info(id string) (sessions.Info, error)

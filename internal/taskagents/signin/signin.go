@@ -18,14 +18,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Timeouts and limits of a login.
-const (
-	LoginTTL           = 5 * time.Minute // duration of a login
-	firstOutputTimeout = 2 * time.Second // after the first output, for an address
-	maxAddressTimeout  = 10 * time.Second
-	maxTyped           = 1024
-)
-
 // Prompt is the instruction for the user.
 type Prompt struct {
 	Launched     bool   `json:"launched"`

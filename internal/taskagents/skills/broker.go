@@ -5,15 +5,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/secret"
 )
-
-// useTimeout bounds one use of a skill.
-const useTimeout = 2 * time.Minute
 
 // Sessions sends texts to agents.
 type Sessions interface {

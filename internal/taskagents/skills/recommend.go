@@ -13,22 +13,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Weights and limits of the recommender.
-const (
-	MaxRecommended = 5
-
-	minWord       = 4 // letters of a word that counts
-	jaccardShare  = .4
-	coverageShare = .6
-	perWord       = .05 // for each word of the context in a skill's text
-	maxBoost      = .15
-	candidates    = 10
-	certain       = .9 // score from which the model is not asked
-	wordsShare    = .4
-	modelShare    = .6
-	maxTaskShown  = 2_000 // characters
-)
-
 // Model completes prompts. small requests the cheaper model.
 type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
@@ -105,8 +89,6 @@ func wordsOf(text string) map[string]bool {
 	}
 	return out
 }
-
-const maxRead = 64 << 10
 
 var stopWords = strings.Fields(`about above after again also although always another because been before being below between both
 	cannot could does doing done down during each every from further have having here into itself just like made make makes many

@@ -19,14 +19,6 @@ import (
 // ManifestEnv is the environment variable with the path of the manifest.
 const ManifestEnv = "ELIZA_SKILLS_MANIFEST"
 
-// Bounds of the manifest.
-const (
-	MaxListed      = 200 // skills
-	MaxDescription = 200 // characters
-	maxName        = 80
-	maxSlug        = 64 // longest name in a directive
-)
-
 // Skill is one enabled skill.
 type Skill struct {
 	Slug        string `json:"slug"` // lower-case letters, digits, hyphens between them

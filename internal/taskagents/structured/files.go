@@ -17,9 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// maxFile is the maximal number of bytes of a file that is read or written for a program.
-const maxFile = 4 << 20
-
 // The errors for a program. They contain nothing that the program does not know.
 var (
 	errTooMany  = errors.New("too many files are wanted at once")

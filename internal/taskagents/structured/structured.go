@@ -24,23 +24,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// The bounds of a session, beside those of package sessions.
-const (
-	maxLine          = 8 << 20          // bytes of a message
-	maxGarbage       = 50               // lines in a row that are not messages
-	maxUnsent        = 8 << 20          // bytes that wait for a program that reads nothing
-	maxOpen          = 32               // questions and files that wait at once
-	maxStderr        = 64 << 10         // stored bytes of its standard error
-	handshakeTimeout = time.Minute      // for the conversation to start
-	acceptTimeout    = 30 * time.Second // for the program to accept a text
-	interruptTimeout = 10 * time.Second // for an interrupted turn to end
-	judgeTimeout     = time.Minute      // for a decision about a permission; then the user is asked
-	stopGrace        = 5 * time.Second
-	wedgedTimeout    = 5 * time.Minute // without a message while it works
-	quietTimeout     = time.Minute
-	lookInterval     = 5 * time.Second
-)
-
 // Child is a program with pipes. Read reads its standard output, and Write writes its standard
 // input. [process.Process] implements it.
 type Child interface {

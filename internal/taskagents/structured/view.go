@@ -11,14 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// The bounds of the stored text of a conversation.
-const (
-	maxLines     = 1_000
-	maxShown     = 100_000 // bytes
-	maxShownLine = 4_096   // bytes; a longer line is split
-	shownLines   = 20      // lines in the report of a failure
-)
-
 // ID returns the session's id.
 func (s *Session) ID() string { return s.spec.ID }
 

@@ -20,10 +20,6 @@ type parser struct {
 	over bool   // it is longer than MaxSequence
 }
 
-// maxParams is the number of parameters of a sequence that are read; others are ignored. It is the
-// number of bits in parser.colon.
-const maxParams = 32
-
 type state uint8
 
 const (

@@ -5,16 +5,9 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-)
-
-const (
-	maxSearch      = 1 << 10
-	maxSearchWords = 16
-	maxStatuses    = 32
 )
 
 // check sets the defaults of a filter, or fails with invalid_input.
@@ -124,12 +117,6 @@ func (r *Registry) Session(ctx context.Context, id string) (row.Session, error) 
 	}
 	return s, err
 }
-
-// Bounds of [Registry.Lessons].
-const (
-	maxLessons = 8
-	lessonTTL  = 48 * time.Hour
-)
 
 // Lesson is the result of an earlier session, or a decision that it shared.
 type Lesson struct {

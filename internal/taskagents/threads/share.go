@@ -15,13 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Bounds of one call of FindTargets.
-const (
-	MaxTargets = 64      // the newest artifacts first
-	maxAddress = 2 << 10 // bytes
-	maxFound   = 16      // addresses in the texts of one session
-)
-
 // TargetKind is the kind of a target.
 type TargetKind string
 

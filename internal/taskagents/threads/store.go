@@ -76,20 +76,6 @@ type Graph struct {
 	Jobs         []row.VerifierJob
 }
 
-// Limits of lists.
-const (
-	DefaultLimit = 50
-	MaxLimit     = 500
-	MaxPending   = 1000
-	// DefaultTranscript and MaxTranscript are numbers of the newest transcript rows in a detail,
-	// which have at most MaxTranscriptBytes.
-	DefaultTranscript  = 500
-	MaxTranscript      = 10_000
-	MaxTranscriptBytes = 8 << 20
-	// MaxListed is the maximal number of characters of a request and of a summary in lists.
-	MaxListed = 4000
-)
-
 // Filter selects threads. Empty fields do not restrict. Times are inclusive.
 type Filter struct {
 	Archived       bool // include archived threads

@@ -30,16 +30,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Bounds of one thread. Beyond one of the first three, rows are refused with overloaded. Of events
-// and transcripts the oldest are removed.
-const (
-	MaxSessions   = 256
-	MaxNodes      = 64
-	MaxRows       = 2000 // of each: decisions, artifacts, messages, verifications, evidence
-	MaxEvents     = 5000
-	MaxTranscribe = 2 << 20 // bytes of one session's transcript
-)
-
 // Reasons of errors.
 const (
 	ReasonNotFound  = "thread_not_found"

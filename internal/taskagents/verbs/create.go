@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -19,14 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
-)
-
-// Bounds of CREATE_TASK.
-const (
-	maxCriteria  = 20
-	maxBrief     = 4_000 // characters
-	maxLesson    = 400   // characters of each
-	briefTimeout = 30 * time.Second
 )
 
 type createParams struct {

@@ -52,8 +52,6 @@ func view(i agents.Info) sessionView {
 	}
 }
 
-const maxTasks = 50
-
 // list implements LIST_AGENTS: the live sessions, the active tasks and the pending decisions.
 func (v *verbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
 	views, lines := []sessionView{}, []string{}

@@ -16,14 +16,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// MaxOutlook is the maximal number of bytes of [Context] and [Examples].
-const MaxOutlook = 4 << 10
-
-const (
-	maxLines = 12  // of one section
-	maxLine  = 180 // characters
-)
-
 // Snapshot holds the input of [Context].
 type Snapshot struct {
 	Workspaces    []workspace.Workspace // with a repository

@@ -5,8 +5,6 @@ import (
 	"sync"
 )
 
-const maxTalks = 1000
-
 // Talk holds the last session, thread, workspace, folder and repository of a conversation.
 type Talk struct {
 	SessionID   string

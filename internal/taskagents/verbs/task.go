@@ -37,13 +37,6 @@ func Program(name string) (programs.Name, error) {
 	return n, nil
 }
 
-// MaxLabel and MaxListedText are the maximal numbers of characters of a label, and of a request
-// or a summary.
-const (
-	MaxLabel      = 60
-	MaxListedText = 1_000
-)
-
 // Summary is a task in the lists of verbs.
 type Summary struct {
 	ThreadID  string           `json:"threadId"`

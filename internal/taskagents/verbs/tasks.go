@@ -139,13 +139,6 @@ func (w timeWindow) span(now time.Time) (from, to time.Time, ok bool) {
 	return from, to, false
 }
 
-// Bounds of TASK_HISTORY.
-const (
-	defaultTasks   = 10
-	maxDetails     = 5
-	maxDetailItems = 50 // of each list of a task
-)
-
 // history implements TASK_HISTORY.
 func (v *verbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {

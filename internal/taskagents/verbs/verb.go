@@ -39,11 +39,6 @@ type Row struct {
 	Aliases []string
 }
 
-const (
-	shortTimeout = time.Minute
-	longTimeout  = 15 * time.Minute // for cloning or pushing a large repository
-)
-
 // Table returns all verbs in the order in which they are listed.
 func Table() []Row {
 	const read, write, external = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
@@ -105,13 +100,6 @@ func Lookup(name string) (r Row, spelled string, ok bool) {
 	}
 	return Row{}, "", false
 }
-
-// Bounds of a conversation; longer texts are cut or refused.
-const (
-	MaxMessage    = 64 << 10 // bytes of the user's message
-	MaxRecent     = 10       // messages before it
-	MaxRecentText = 400      // characters of each
-)
 
 // Call holds the caller of a verb and its conversation.
 type Call struct {

@@ -30,8 +30,6 @@ type Source struct {
 // Directories returns the directories with the data of the repository, beside its working tree.
 func (s Source) Directories() []string { return append([]string{s.GitDir}, s.Alternates...) }
 
-const maxSourceAlternates = 16
-
 func badCheckout(reason, hint, format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "workspace.checkout", format, args...).With(reason, hint)
 }

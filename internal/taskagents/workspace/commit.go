@@ -20,9 +20,7 @@ type Commit struct {
 }
 
 const (
-	noChanges  = "no changes"
-	maxMessage = 64 << 10
-	maxCommits = 2000 // in one push
+	noChanges = "no changes"
 )
 
 // Commit stages and commits all changes that git does not ignore, after a search for

@@ -7,20 +7,10 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/secret"
-)
-
-// Bounds of a listing.
-const (
-	maxFiles   = 200
-	maxDepth   = 5
-	maxWalked  = 2000
-	maxText    = 16 << 10 // bytes of each answer of git
-	gitTimeout = 30 * time.Second
 )
 
 // Listing holds the files of a directory as slash-separated paths, in order: at most 200, five

@@ -41,8 +41,6 @@ type Finalized struct {
 	Pull        *forge.Pull `json:"pull,omitempty"`
 }
 
-const maxTitle = 256 // characters
-
 // Finalize commits, pushes and opens a pull request. If the branch has no commits since its
 // base, it succeeds with the text "no changes". The error is that of the failed step, with
 // reason finalize_failed if it has none and the steps in its details. Finished steps are not

@@ -19,14 +19,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Timeouts of commands.
-const (
-	queryTimeout = 10 * time.Second // for the default branch
-	workTimeout  = 2 * time.Minute
-	pushTimeout  = 10 * time.Minute
-	cloneTimeout = 30 * time.Minute
-)
-
 // run runs git without network in a workspace. An exit code other than 0 is an error, unless it
 // is accepted.
 func (m *Manager) run(ctx context.Context, w Workspace, args []string, accepted ...int) (sandbox.Result, error) {

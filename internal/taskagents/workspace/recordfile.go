@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	maxFile = 256 << 10 // bytes of one record
-	ending  = ".json"
-	broken  = ".broken"
+	ending = ".json"
+	broken = ".broken"
 )
 
 var recordIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)

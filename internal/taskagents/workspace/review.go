@@ -59,8 +59,6 @@ func (m *Manager) commitPart(ctx context.Context, w Workspace, message string) (
 	return head, err
 }
 
-const maxMarked = 8 << 20 // bytes of a file that is searched for markers
-
 // stillMarked returns the files of a workspace that have the markers of a conflict. A file that is
 // too large to be searched counts as one.
 func (m *Manager) stillMarked(id string, names []string) (left []string) {

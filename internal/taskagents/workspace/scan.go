@@ -16,8 +16,6 @@ type finding struct {
 	line       int
 }
 
-const maxFindings = 20
-
 // scanDiff parses a diff without context lines and returns the places in added lines that look
 // like a credential. It uses the lengths in the hunks' headers, so that a line of a file cannot
 // imitate a header.

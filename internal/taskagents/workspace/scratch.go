@@ -80,9 +80,7 @@ type ScratchKeeper struct {
 }
 
 const (
-	scratchPrefix    = "scratch-"
-	maxScratchSuffix = 1000
-	maxSessionID     = 128 // bytes of a session's id
+	scratchPrefix = "scratch-"
 )
 
 // OpenScratch creates Base if needed and reads the records. The caller closes the result.

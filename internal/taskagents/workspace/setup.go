@@ -66,19 +66,6 @@ type Box interface {
 // ReasonSetupFailed is the reason of the error of a setup that failed.
 const ReasonSetupFailed = "setup_failed"
 
-// Bounds of a setup and of copied files.
-const (
-	maxSetupFile   = 16 << 10
-	maxSetupList   = 32
-	maxSetupOutput = 8 << 10
-	maxMinutes     = 60
-	setupTimeout   = 10 * time.Minute
-
-	maxCopied     = 1000
-	maxCopiedFile = 10 << 20
-	maxCopiedAll  = 64 << 20
-)
-
 func setupFailed(what string, err error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, "workspace.setup", "the workspace could not be prepared: "+what, err).With(ReasonSetupFailed,
 		"correct "+SetupFile+", or leave the setup out: junctor tasks create --no-setup")

@@ -24,8 +24,6 @@ type Status struct {
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
-const maxListed = 1000
-
 // Status returns the changes that git reports, without changing anything. If git's output was
 // truncated, Truncated is true and Clean false. Errors: not_found, reason workspace_not_found;
 // invalid_input, reason no_repository, for a Folder workspace; denied, reason

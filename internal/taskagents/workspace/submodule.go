@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	maxSubmodules  = 64 // in one repository
-	deepSubmodules = 3  // levels of nesting
+	deepSubmodules = 3 // levels of nesting
 )
 
 // submodules fetches the submodules of the work tree at dir. The policy must allow each address,

@@ -307,8 +307,6 @@ func (m *Manager) snapshot() []Workspace {
 	return out
 }
 
-const maxLabel = 200 // bytes
-
 // update calls change with the record of a ready workspace, sets UsedAt to now and stores it. It
 // fails with not_found, reason workspace_not_found.
 func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) {

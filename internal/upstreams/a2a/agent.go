@@ -26,14 +26,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Limits of an agent's data.
-const (
-	MaxCard      = 1 << 20
-	MaxAnswer    = 32 << 20 // of one message, all events together
-	MaxSkills    = 256
-	maxArtifacts = 1024 // of one task
-)
-
 // Reasons of errors of this package.
 const (
 	ReasonAuthRequired = "upstream_auth_required"
@@ -47,11 +39,6 @@ const (
 
 // WellKnown is the path of the card for an address without a path.
 const WellKnown = "/.well-known/agent-card.json"
-
-const (
-	connectTimeout = 10 * time.Second
-	cancelTimeout  = 5 * time.Second
-)
 
 // Config of an Agent. Name and Card are required.
 type Config struct {

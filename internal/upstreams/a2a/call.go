@@ -14,13 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-const (
-	maxRounds       = 16  // questions of one call
-	maxTaskID       = 256 // bytes
-	minPollInterval = 100 * time.Millisecond
-	maxPollInterval = 2 * time.Second
-)
-
 var errIdle = errors.New("the agent is silent")
 
 // input is that of every skill.

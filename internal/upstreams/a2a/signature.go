@@ -10,13 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-const (
-	// MaxKeys are the pinned keys of one agent.
-	MaxKeys       = 16
-	maxKey        = 8 << 10
-	maxSignatures = 16
-)
-
 // algorithms are those that are taken; what a header asks for beside them is not.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.ES256, jose.RS256, jose.EdDSA}

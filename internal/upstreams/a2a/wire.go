@@ -102,8 +102,6 @@ func tooMuch(limit int) error {
 	return capability.Errorf(capability.CodeFailed, "upstream", "the agent answers with more than %d bytes", limit).With("output_limit", "")
 }
 
-const maxEvent = 8 << 20
-
 // events are the data of server-sent events, all together at most MaxAnswer.
 func events(r io.Reader) iter.Seq2[jsonx.Raw, error] {
 	return func(yield func(jsonx.Raw, error) bool) {

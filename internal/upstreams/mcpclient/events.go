@@ -28,11 +28,6 @@ type events struct {
 	begun  bool
 }
 
-const (
-	maxEventID    = 1024
-	maxRetryDelay = time.Minute
-)
-
 func newEvents(r io.Reader, limit int) *events {
 	return &events{in: bufio.NewReaderSize(r, 16<<10), limit: limit}
 }

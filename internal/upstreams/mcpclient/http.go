@@ -36,22 +36,12 @@ func (c *Client) openHTTP() *httpLink {
 	return l
 }
 
-// The first calls of a legacy session wait for its notification stream, because servers
-// also send requests on it, which are lost before it is open. They wait until the server
-// answers, at most openGrace after the request for it was sent and openTimeout in all.
-const (
-	openTimeout = 2 * time.Second
-	openGrace   = 250 * time.Millisecond
-)
-
 func (l *httpLink) shared() *conn { return l.conn }
 
 // start posts a request of the client itself; calls use startHere.
 func (l *httpLink) start(ctx context.Context, ex *exchange) {
 	l.c.post(ctx, ex, func(ctx context.Context) { ex.end(l.do(ctx, ex)) })
 }
-
-const drainGrace = 250 * time.Millisecond
 
 // post runs do with a context that ends shortly after the exchange has its answer. If it
 // ended at once, the HTTP connection could not be reused.
@@ -170,11 +160,6 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 		in = next
 	}
 }
-
-const (
-	maxResumes    = 5
-	minRetryDelay = 50 * time.Millisecond
-)
 
 // follow handles the messages of a stream until its exchange has its answer or the stream
 // ends. The answer to initialize is stored in a, together with its session.

@@ -16,12 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/pause"
 )
 
-const (
-	minListenDelay = 500 * time.Millisecond
-	maxListenDelay = 30 * time.Second
-	steadyInterval = 10 * time.Second // a stream that lasted so long resets the backoff
-)
-
 // backoff returns how long to wait before attempt n, from 1: doubling, with jitter.
 func backoff(n int) time.Duration {
 	d := min(minListenDelay<<min(n-1, 8), maxListenDelay)

@@ -31,29 +31,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// The limits of what a server may send and how long it may take.
-const (
-	connectTimeout = 10 * time.Second
-	probeTimeout   = 2 * time.Second // of stdio: silence means legacy
-	idleTimeout    = 60 * time.Second
-	noteTimeout    = 2 * time.Second // a notification, or an answer to the server
-	listTimeout    = 30 * time.Second
-	maxAnswer      = 32 << 20
-	maxLine        = 16 << 20
-	maxRefusal     = 1 << 20 // the body of an HTTP error
-	maxListPages   = 200
-	maxListItems   = 5000
-	maxListBytes   = 16 << 20
-	maxRounds      = 8  // of questions in one call
-	maxQuestions   = 16 // of one round, and open at a time on one connection
-	maxNotices     = 64 // notifications that wait for a slow caller
-	maxNotice      = 256 << 10
-	maxQuestion    = 1 << 20
-	maxStderr      = 64 << 10
-	maxGarbage     = 10 // lines in a row that are not messages
-	maxWatched     = 1000
-)
-
 // Config describes one server and the callbacks of its owner. The callbacks are
 // called from goroutines of the client and must not block or call Close.
 type Config struct {

@@ -16,11 +16,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	maxID    = 512  // bytes of an id of the server's requests, which is echoed
-	maxBatch = 1000 // messages in one array
-)
-
 // message is one JSON-RPC message of the server, with the received bytes of its members. A
 // response has a result or a fault, any other message a method.
 type message struct {

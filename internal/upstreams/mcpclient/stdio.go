@@ -19,12 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/procgroup"
 )
 
-// The steps of stopping a process.
-const (
-	inputGrace = 2 * time.Second // after its input is closed
-	termGrace  = 3 * time.Second // after SIGTERM
-)
-
 // processLink is a server that the client started as a process. Each line of its standard
 // input and output is a message.
 type processLink struct {

@@ -9,13 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/pause"
 )
 
-// The time between two looks at a task: the server's, within the bounds, or the default.
-const (
-	taskPollDelay    = time.Second
-	minTaskPollDelay = 20 * time.Millisecond
-	maxTaskPollDelay = 30 * time.Second
-)
-
 // finishTask waits for the task that a legacy server made of a call (MCP 2025-11-25) and returns its
 // result. Ask answers the questions of a task that requires input. If the call ends before the
 // task, the server receives a cancellation.

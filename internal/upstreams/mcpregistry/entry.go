@@ -17,12 +17,6 @@ const (
 	StatusDeleted    = "deleted"
 )
 
-const (
-	maxTextRunes = 500
-	maxForms     = 16
-	maxInputs    = 64
-)
-
 // The forms of a server.
 const (
 	npm    = "npm"

@@ -13,8 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const maxPackage = 512 << 20 // bytes of a package whose hash is computed
-
 var hashGrammar = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // checkHash compares the hash that an entry declares with the package that the runner will fetch.

@@ -31,18 +31,7 @@ const (
 )
 
 const (
-	requestTimeout = 20 * time.Second
-	searchTimeout  = 45 * time.Second
-	statusTTL      = time.Hour
-
-	maxPage    = 4 << 20 // bytes of one answer
-	maxPages   = 3       // of one word
-	maxWords   = 4
-	pageSize   = 100
-	maxShown   = 50
-	maxName    = 200
-	maxVersion = 128
-	maxStates  = 256 // entries whose status is remembered
+	pageSize = 100
 )
 
 // Config configures a Client.

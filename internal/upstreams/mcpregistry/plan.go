@@ -52,8 +52,6 @@ type Plan struct {
 	Record *record.Record `json:"record,omitempty"`
 }
 
-const maxValue = 4 << 10
-
 var (
 	npmName   = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	pypiName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)

@@ -24,9 +24,6 @@ import (
 )
 
 const (
-	maxAnswer = 8 << 20 // bytes of the body of an answer
-	maxFailed = 4 << 10 // bytes of it that are shown if the status is an error
-
 	typeForm      = "application/x-www-form-urlencoded"
 	typeMultipart = "multipart/form-data"
 )

@@ -29,13 +29,6 @@ import (
 // ReasonDocument is the reason of errors about a document that cannot be used.
 const ReasonDocument = "invalid_openapi"
 
-const (
-	maxDocument   = 16 << 20 // bytes
-	maxOperations = 5000
-	maxName       = 48       // of a tool; longer ones end with a digest
-	maxTools      = 64 << 20 // bytes of all definitions
-)
-
 // Config configures an API.
 type Config struct {
 	// Document is an https URL, an http URL if Local, or the absolute path of a file.

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	maxSchema = 40 << 10 // bytes of the schema of an input; larger ones lose what components describe
-	maxNested = 40
 	component = "#/components/schemas/"
 )
 

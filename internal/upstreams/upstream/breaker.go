@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	breakAfter   = 5 // failures in a row
-	breakerDelay = 30 * time.Second
+	breakAfter = 5 // failures in a row
 )
 
 // limits returns the limits of the breaker. A trial that does not end blocks other calls

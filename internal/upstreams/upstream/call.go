@@ -292,8 +292,6 @@ func marked(result json.RawMessage) json.RawMessage {
 	return append([]byte(`{"isError":true,`), rest...)
 }
 
-const maxErrorText = 1 << 10
-
 // firstText returns the first text block of a result's content.
 func firstText(content []byte) string {
 	var raw []json.RawMessage

@@ -194,10 +194,6 @@ func (u *upstream) unfold() {
 	}
 }
 
-// minMasked is the length of the shortest secret that is masked. A shorter one would match
-// unrelated text.
-const minMasked = 4
-
 // masked returns a program's output without the secrets of the record. Programs may print
 // their environment when they fail, and operators who read that must not see secrets.
 func (u *upstream) masked(text string) string {

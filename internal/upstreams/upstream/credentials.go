@@ -29,8 +29,6 @@ type credentials struct {
 	until time.Time
 }
 
-const credentialsTTL = 5 * time.Second
-
 // header returns the record's headers with their secrets.
 func (c *credentials) header(context.Context) (http.Header, error) {
 	c.mu.Lock()

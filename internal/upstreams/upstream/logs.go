@@ -15,15 +15,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of the log of one upstream.
-const (
-	maxLogLines     = 1000
-	maxLogBytes     = 128 << 10
-	maxLogLine      = 2 << 10 // of one stored line
-	maxRawLine      = 8 << 10 // of one line before secrets are removed
-	maxLinesASecond = 200     // that one upstream may write; the rest is counted
-)
-
 // The sources of lines in a log.
 const (
 	sourceErrors = "stderr"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
@@ -90,9 +89,6 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	r.recordAdded(ctx, &rec, by)
 	return u.status(false), nil
 }
-
-// addTimeout is how long Add waits for each list other than tools.
-const addTimeout = 5 * time.Second
 
 // first makes the first connection of a record and reads its lists; nil for a disabled
 // one. A list other than tools that cannot be read is only marked to be read again.

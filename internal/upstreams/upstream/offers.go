@@ -10,11 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-const (
-	maxOffers      = 10_000 // resources of one connection
-	offersInterval = time.Second
-)
-
 // offers is the list of resources that one connection of an upstream offers.
 type offers struct {
 	read  chan struct{} // closed when it is complete

@@ -66,9 +66,6 @@ func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// maxOpens is how many URLs one error may ask a person to open.
-const maxOpens = 16
-
 // opens returns an error of the upstream that lists URLs to be opened first with the
 // upstream's name in their messages, because a person decides by them. Its list is removed
 // unless each element is a request in the mode url for a web address.

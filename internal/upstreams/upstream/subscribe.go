@@ -8,12 +8,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of subscriptions.
-const (
-	maxSubscribed = 1000 // addresses of one upstream
-	maxListeners  = 1000 // of one address
-)
-
 // subject is what a subscription is about: an address on one connection.
 type subject struct{ key, uri string }
 

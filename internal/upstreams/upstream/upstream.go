@@ -154,22 +154,6 @@ type Config struct {
 	FirstPause time.Duration // before a lost connection is made again, doubling to 30 s; 0: 500 ms
 }
 
-// Limits of connections.
-const (
-	maxUpstreams       = 256
-	maxConnections     = 64  // of one upstream
-	maxTotal           = 256 // of all
-	connectTimeout     = time.Minute
-	dialTimeout        = 10 * time.Second
-	listTimeout        = 40 * time.Second // above the client's own limit
-	maxRetryDelay      = 30 * time.Second
-	minRefreshInterval = 30 * time.Second
-	noticeDelay        = 100 * time.Millisecond // between two reads because of notifications
-	maxExits           = 5                      // within exitInterval
-	exitInterval       = 5 * time.Minute
-	awaitTimeout       = 5 * time.Second // how long a call waits for a connection
-)
-
 // Registry holds the upstreams. It is a capability.Source: calls fail before Run and after its end.
 type Registry struct {
 	cfg   Config

@@ -13,9 +13,6 @@ import (
 // DefaultMediaType is the media type of a capability that sets none.
 const DefaultMediaType = "application/json"
 
-// maxTimeout bounds the timeout of a capability, in seconds.
-const maxTimeout = 3600
-
 // Capability is one entry of a skill. The first eleven members are always
 // written.
 type Capability struct {

@@ -25,10 +25,6 @@ const (
 	Version = "1.0"
 	// DefaultName is the name of a skill that sets none.
 	DefaultName = "remote-skill"
-	// MaxCapabilities bounds the entries of a skill.
-	MaxCapabilities = 256
-	// maxItems bounds every other list.
-	maxItems = 1024
 )
 
 // Payload is a decoded skill that passed all checks of [Decode].

@@ -154,9 +154,6 @@ func (b *Beat) check() error {
 
 func (l *Leave) check() error { return texts(l.Reason) }
 
-// maxDeadline is the maximum duration of a call in milliseconds.
-const maxDeadline = 3600 * 1000
-
 var traceGrammar = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 func (c *Call) check() error {

@@ -9,19 +9,6 @@ import (
 // Proto is the version of the messages.
 const Proto = 1
 
-// The bounds of messages, in bytes unless stated otherwise.
-const (
-	MaxInline    = 512 << 10 // of one message
-	MaxChunk     = 128 << 10 // of one chunk's value
-	MaxFunctions = 1024      // number, of a node
-	maxText      = 1024      // of free text
-
-	// The bytes of a stream that may be in transit.
-	MinWindow     = 64 << 10
-	DefaultWindow = 256 << 10
-	MaxWindow     = 4 << 20
-)
-
 // Software is the name and version of a node's program.
 type Software struct {
 	Name    string `json:"name"`

@@ -17,13 +17,6 @@ import (
 // requests to the gateway.
 const ProofScheme = "Node"
 
-// ProofTTL is the maximum difference between the time of a proof and the gateway's clock. A node uses
-// the gateway's time from its join, so that its own clock may be wrong.
-const ProofTTL = 5 * time.Minute
-
-// maxProof bounds the header.
-const maxProof = 1 << 10
-
 // ReasonProof is the reason of every error about a proof.
 const ReasonProof = "invalid_proof"
 

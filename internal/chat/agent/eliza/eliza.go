@@ -19,20 +19,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Limits of one turn.
-const (
-	maxItems      = 32 // also of handlers, evaluators and providers
-	maxSchema     = 8 << 10
-	maxText       = 2 << 10 // of a description or a prompt
-	maxListed     = 32      // elements of a list of a plan
-	maxContexts   = 256     // of all modules
-	maxName       = 100
-	maxReply      = 16 << 10
-	maxTrace      = 64 // lines
-	maxTraceLine  = 300
-	defaultWeight = 100 // priority of an item that states none
-)
-
 // Item addresses one item of a module.
 type Item struct {
 	Extension string // of the catalog

@@ -8,9 +8,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// maxPrepared bounds what an evaluator prepared, in the prompt.
-const maxPrepared = 8 << 10
-
 // Section is the part of one evaluator in the merged prompt.
 type Section struct {
 	Evaluator

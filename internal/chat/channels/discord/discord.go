@@ -23,12 +23,7 @@ import (
 )
 
 const (
-	publicURL   = "https://discord.com/api/v10"
-	callTimeout = 30 * time.Second
-	// nonceTTL is how long the service recognises a nonce; it promises "the past few minutes".
-	nonceTTL = 2 * time.Minute
-	// maxGuilds bounds the guilds whose channels are listed, each with a request.
-	maxGuilds = 20
+	publicURL = "https://discord.com/api/v10"
 )
 
 // Kind describes the service.

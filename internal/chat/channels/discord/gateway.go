@@ -15,12 +15,6 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
-	// minInterval and maxInterval bound the interval of heartbeats that the service requests.
-	minInterval = time.Second
-	maxInterval = 2 * time.Minute
-	// maxSeen bounds the conversations whose last message is remembered.
-	maxSeen = 100
 	// intents are the events that are requested: messages in guilds, messages to the bot alone, and
 	// the content of messages.
 	intents = 1<<9 | 1<<12 | 1<<15

@@ -21,16 +21,7 @@ import (
 )
 
 const (
-	maxHeader  = 128 << 10 // bytes of the header of a mail, or of one of its parts
-	maxText    = 256 << 10 // bytes of the text of a mail, and of its HTML
-	maxDepth   = 10        // of parts in parts
-	maxParts   = 200
-	maxFiles   = 10
-	maxParents = 100 // ids of mails that are answered
-	maxID      = 250
-	// maxAttribution bounds the lines in which the beginning of a quotation is looked for.
-	maxAttribution = 500
-	defaultName    = "attachment"
+	defaultName = "attachment"
 )
 
 var (

@@ -29,28 +29,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	dialTimeout = 20 * time.Second
-	callTimeout = 30 * time.Second
-	bodyTimeout = 5 * time.Minute
-	sendTimeout = 3 * time.Minute
-	// idleInterval is how long one IDLE lasts. Servers end it after 30 minutes.
-	idleInterval = 10 * time.Minute
-	pollInterval = time.Minute // of a server without IDLE
-	// busyDelay is the pause after a temporary failure of the server that sends.
-	busyDelay = 5 * time.Second
-	// onceTTL is how long a send whose answer was lost is repeated. Mail systems and programs show one
-	// of the mails with the same Message-ID.
-	onceTTL = time.Hour
-
-	maxMail     = 30 << 20  // bytes of a mail that is read; larger ones are refused
-	maxUnproved = 64 << 10  // bytes that are read of a mail whose sender is not proved
-	maxListed   = 512 << 10 // bytes of a mail that are read for a list
-	maxScanned  = 300       // mails that are looked at for a list
-	maxTries    = 5         // connections that may fail at one mail
-	maxTopics   = 1000
-)
-
 // Kind describes the service.
 func Kind() channels.Kind {
 	return channels.Kind{

@@ -13,15 +13,12 @@ import (
 )
 
 const (
-	// proofTTL is how long answers to a mail prove that their sender reads the mailbox.
-	proofTTL = 90 * 24 * time.Hour
 	// keyRounds makes guessing the password slow for those who have a mail of the account.
-	keyRounds   = 600_000
-	idPrefix    = "j."
-	nonceSize   = 8
-	headSize    = 2 + nonceSize // bytes in front of the code
-	macSize     = 20
-	dayInterval = 24 * time.Hour
+	keyRounds = 600_000
+	idPrefix  = "j."
+	nonceSize = 8
+	headSize  = 2 + nonceSize // bytes in front of the code
+	macSize   = 20
 )
 
 var idText = base32.StdEncoding.WithPadding(base32.NoPadding)

@@ -18,9 +18,7 @@ import (
 )
 
 const (
-	maxSubject = 100 // runes
-	maxReason  = 200 // runes of a server's answer in an error
-	reLength   = len("Re: ")
+	reLength = len("Re: ")
 )
 
 // Do implements [channels.Channel]. A mail cannot be changed: the decision of an approval is another

@@ -6,12 +6,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
-// Bounds of the stored records. The oldest are dropped first.
-const (
-	maxExplanations = 1024
-	maxExplained    = 1 << 18 // entries in all records, some 150 bytes each
-)
-
 // Explanations stores the last 1,024 records in memory, or fewer if they have more than
 // 262,144 entries together. The zero value is empty and ready to use; it is safe for
 // concurrent use.

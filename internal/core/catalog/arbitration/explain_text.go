@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxListed is the number of providers that a sentence names; further ones are counted.
-const maxListed = 8
-
 // Text describes the record in English: the request, one sentence for each step, and the
 // outcome. It uses only the record, so that a client can describe a server's explanation.
 func (x *Explanation) Text() string {

@@ -157,9 +157,6 @@ func (a *Agent) foldRange(fold string) iter.Seq[*Action] {
 	}
 }
 
-// maxTried bounds the search for a shortened name among names with the same beginning.
-const maxTried = 100_000
-
 func etagOf(list ordered.List[*Action]) string {
 	d := list.Digest()
 	return hex.EncodeToString(d[:])

@@ -37,11 +37,6 @@ type Compiler struct {
 	earlier map[cacheKey]*Agent // those not used since the last Trim
 }
 
-const (
-	maxViews = 64
-	maxCache = 8192
-)
-
 // New returns a Compiler of c.
 func New(c *catalog.Catalog) *Compiler {
 	return &Compiler{catalog: c, views: make(map[[2]string]*view), cache: make(map[cacheKey]*Agent)}
@@ -132,9 +127,6 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	}
 	return a
 }
-
-// trimInterval is the time after which what was not used is released: within twice of it.
-const trimInterval = 20 * time.Second
 
 // Run calls Trim until ctx ends, and returns the memory to the operating system. It does so once more at
 // the next interval, because surfaces drop their copies of lists meanwhile.

@@ -22,16 +22,6 @@ const (
 	ViewAuto   View = "auto"   // full if that is within the limits, else hybrid
 )
 
-// Default limits of the listed tools.
-const (
-	DefaultMaxDirect      = 40
-	DefaultMaxSchemaBytes = 64 << 10
-	// With Limits.Own the list is for a model's whole session; popular clients take 128 tools.
-	maxDirectOfProviders      = 128
-	maxSchemaBytesOfProviders = 256 << 10
-	maxMisses                 = 1000 // tools whose schemas did not fit
-)
-
 // The tools that make deferred actions reachable.
 const (
 	ActionSearch   capability.Action = "catalog.search"

@@ -157,8 +157,6 @@ func normalScope(s *capability.Scope) capability.Scope {
 	}
 }
 
-const maxTag = 64
-
 // tags returns the entry's telemetry tags. Tags with invalid names are dropped, and long
 // values are truncated.
 func tags(e *catalog.Entry) map[string]string {

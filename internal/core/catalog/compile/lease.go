@@ -22,15 +22,6 @@ type LeaseKey struct {
 	Token, View string
 }
 
-// Bounds of leases. Beyond them the oldest leases are dropped, and their names resolve as if
-// they had never been listed.
-const (
-	LeaseTTL      = 24 * time.Hour // after the last listing
-	maxLeases     = 8192
-	maxLeaseNames = 16_384  // of one lease
-	maxNames      = 524_288 // of all, some 100 bytes each
-)
-
 // Leases store the meaning that names had when they were shown to a caller, so that a rename
 // does not redirect calls. They are safe for concurrent use.
 type Leases struct {

@@ -14,8 +14,6 @@ type aliases struct {
 	pieces map[ordered.Sum]map[string][]uint32 // alias → positions; nil for pieces without aliases
 }
 
-const maxAliasPieces = 1 << 14 // about two million tools
-
 // find returns the listed actions with that alias.
 func (l *aliases) find(a *Agent, name string) (out []*Action) {
 	l.mu.Lock()

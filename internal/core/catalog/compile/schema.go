@@ -9,10 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
-// maxEnum is the maximum number of values that a selector field lists. A field with more
-// becomes a plain string.
-const maxEnum = 50
-
 // InputSchema returns the schema for planners: the registry's or the tool's own, with a
 // selector if there are several providers. With a single provider the selector is omitted.
 func (a *Action) InputSchema() (json.RawMessage, error) {

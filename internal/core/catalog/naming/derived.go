@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxIDBytes is the length to which a long derived id is cut before its hash is appended.
-const maxIDBytes = 111
-
 // ExtensionID returns a derived extension id: root followed by id, in which bytes outside
 // [A-Za-z0-9._-] become ~ and two hex digits. A result of more than 120 bytes is cut, and
 // ~ and the Mark of id are appended.

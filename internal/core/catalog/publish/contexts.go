@@ -9,18 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Delays of notices. A notice is delayed until no further change arrives for changeDelay, but
-// by no more than maxHoldDelay. A change of availability alone waits for flapDelay, so that
-// a provider that returns within 100 ms does not cause a notice.
-const (
-	changeDelay    = 50 * time.Millisecond
-	flapDelay      = 110 * time.Millisecond
-	maxHoldDelay   = 200 * time.Millisecond
-	noticeInterval = 250 * time.Millisecond // between two notices to one subscriber
-
-	maxSubscribers = 10_000
-)
-
 // Notice reports that the agent catalog of a context changed.
 type Notice struct {
 	Generation uint64 `json:"generation"`

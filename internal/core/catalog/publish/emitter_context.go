@@ -11,11 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
-const (
-	maxViewsTold = 256  // workspaces and agents whose names are remembered
-	maxVetosTold = 4096 // verdicts
-)
-
 // viewTold holds the names last reported for one workspace and agent.
 type viewTold struct {
 	contests   []naming.Contest // as last seen; the compiler owns the slice

@@ -44,13 +44,6 @@ type Event struct {
 	Changes    []EntryChange `json:"changes,omitzero"` // nil with Reset
 }
 
-// Bounds of the feed. A generation that touches more than maxTouched actions becomes a reset.
-const (
-	maxGenerations = 1024
-	maxTouched     = 10_000
-	maxChanges     = 200_000 // of all generations in the ring
-)
-
 // Feed is the last 1,024 generations. It is safe for concurrent use.
 type Feed struct {
 	mu     sync.Mutex

@@ -17,8 +17,6 @@ type Recent struct {
 	n      uint64 // number of events ever stored
 }
 
-const maxRecent = 1024
-
 // Put stores the event and drops the oldest if the ring is full.
 func (r *Recent) Put(e Telemetry) {
 	r.mu.Lock()

@@ -94,11 +94,6 @@ type word struct {
 	weight float32
 }
 
-const (
-	maxDescription = 4096 // bytes of it that are read
-	maxEntries     = 16   // providers whose words are read, since those of one family are similar
-)
-
 func (r *reader) text(s string, weight float32) {
 	r.parts = tokens(r.parts[:0], s)
 	for _, t := range r.parts {

@@ -65,8 +65,6 @@ type Described struct {
 	OutputSchema      json.RawMessage   `json:"outputSchema,omitempty"`
 }
 
-const maxFoundDescription = 300
-
 // SearchAmong implements catalog.search and calls t.Shown with the results. A limit of 0 means
 // 10; the maximum is 20. Actions for which among returns false are left out and do not count
 // against the limit. If among is nil, every action may be returned.

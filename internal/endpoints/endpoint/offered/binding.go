@@ -196,14 +196,6 @@ func SoftFailed(result []byte) ([]byte, error) {
 	return jsonx.Marshal(answer)
 }
 
-// maxPTYTimeout limits the timeout in the input of pty.command.run, defaultPTYTimeout applies
-// without one; ptyGrace is added for the transport.
-const (
-	maxPTYTimeout     = 30 * time.Minute
-	defaultPTYTimeout = 5 * time.Minute
-	ptyGrace          = 5 * time.Second
-)
-
 // RunTime returns how long a call of pty.command.run with this input may take.
 func RunTime(input []byte) time.Duration {
 	var in struct {

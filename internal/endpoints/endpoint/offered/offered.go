@@ -79,9 +79,6 @@ func (m *Offer) Primitives(has router.Capabilities) capability.Module {
 	return mod
 }
 
-// maxRank limits the priority that a manifest may state.
-const maxRank = 1_000_000
-
 // Rank returns the first priority that is not nil, limited to plus or minus a million; 0
 // without any.
 func Rank(stated ...*float64) int {

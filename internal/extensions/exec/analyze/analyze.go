@@ -13,7 +13,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
@@ -22,17 +21,6 @@ import (
 )
 
 const op = "analyze"
-
-// Limits of the model's input and answer, and of the analysed content.
-const (
-	maxContent   = 48 << 10 // bytes: the head and the tail of the content
-	contentTail  = 8 << 10
-	maxUsage     = 32 << 10
-	maxTask      = 4 << 10
-	maxAnswer    = 64 << 10
-	MaxInput     = 4 << 20 // bytes of content; longer content is too_large
-	modelTimeout = time.Minute
-)
 
 // Completer is a language model: it answers a prompt that consists of separate parts,
 // and returns the number of tokens used.

@@ -16,8 +16,6 @@ import (
 
 const (
 	firstLines = 10
-	maxLine    = 200 // characters of a line that is shown
-	maxKeys    = 30
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }

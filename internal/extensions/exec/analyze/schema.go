@@ -16,14 +16,10 @@ import (
 )
 
 const (
-	maxSchema        = 256 << 10
-	maxCandidates    = 64 // positions at which JSON may begin
-	maxFaults        = 10
-	promptSchema     = 1500
-	promptFaults     = 5
-	promptCandidate  = 500
-	rawExcerpt       = 500
-	maxSchemaOutline = 60 // lines
+	promptSchema    = 1500
+	promptFaults    = 5
+	promptCandidate = 500
+	rawExcerpt      = 500
 )
 
 // SchemaRequest is the input of [Analyzer.Schema]. The schema is the first non-empty of

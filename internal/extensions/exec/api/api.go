@@ -28,20 +28,6 @@ import (
 
 const op = "api"
 
-// Limits.
-const (
-	MaxBody        = 4 << 20 // bytes, of a request and, decompressed, of an answer
-	DefaultTimeout = time.Minute
-	connectTimeout = 10 * time.Second
-	maxRedirects   = 5
-	maxAttempts    = 3
-	maxRetryDelay  = 30 * time.Second
-	perMinute      = 60
-	burst          = 10
-	maxLimiters    = 4096
-	maxURL         = 8 << 10
-)
-
 // Config holds the settings that all calls of a Client share.
 type Config struct {
 	Resolver   egress.Resolver // nil means the system's

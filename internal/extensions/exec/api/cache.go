@@ -14,13 +14,6 @@ import (
 	"time"
 )
 
-// Limits of the cache.
-const (
-	maxStored      = 1024
-	maxStoredBytes = 32 << 20
-	maxCacheTTL    = 24 * time.Hour
-)
-
 // cache holds answers to GET and HEAD. The key includes extension, version, user,
 // policy and credentials, so that no answer is shared between them.
 type cache struct {

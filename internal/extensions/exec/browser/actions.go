@@ -14,9 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// minSecret is the length in bytes of the shortest value that is redacted.
-const minSecret = 4
-
 // check validates a request before anything is started: invalid_input, reason
 // unsupported_runner or invalid_args.
 func (req *Request) check() error {
@@ -196,9 +193,6 @@ func (x *instance) extract(ctx context.Context, req Request) (string, error) {
 	}
 	return out, nil
 }
-
-// maxHeight limits the width and height of a full-page screenshot, in pixels.
-const maxHeight = 10_000
 
 // picture writes a PNG screenshot of the window or, with Full, of the whole page.
 func (x *instance) picture(ctx context.Context, req Request) ([]Artifact, error) {

@@ -25,18 +25,6 @@ import (
 
 const op = "browser"
 
-// Limits of calls.
-const (
-	DefaultTimeout     = time.Minute
-	DefaultIdleTimeout = 5 * time.Minute
-	DefaultMost        = 4 // browsers at once
-	MaxArtifact        = 32 << 20
-	maxArtifacts       = 256 // files in work/artifacts
-	maxURL             = 8 << 10
-	maxText            = 256 << 10
-	maxFields          = 50
-)
-
 // errSlow is the cause of a context that ends because a page loads for too long.
 var errSlow = errors.New("the page loads for too long")
 

@@ -20,15 +20,13 @@ import (
 // Limits of one browser. Those of the extension do not apply, because a browser does
 // not start with less.
 const (
-	startTimeout = 30 * time.Second
-	memory       = 2 << 30 // bytes of the whole process tree
-	pageMemory   = 512     // MiB of a page's scripts
-	processes    = 512
-	openFiles    = 4096
-	cpuTimeout   = 30 * time.Minute
-	fileSize     = 512 << 20
-	tempSize     = 1 << 30 // bytes of profile, cache and shared memory
-	proxyAt      = "127.0.0.1:3128"
+	memory     = 2 << 30 // bytes of the whole process tree
+	pageMemory = 512     // MiB of a page's scripts
+	processes  = 512
+	openFiles  = 4096
+	fileSize   = 512 << 20
+	tempSize   = 1 << 30 // bytes of profile, cache and shared memory
+	proxyAt    = "127.0.0.1:3128"
 )
 
 // candidates returns the usual paths of Chromium-family browsers: the executables, not

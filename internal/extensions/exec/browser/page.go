@@ -15,9 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// loadTime is how long a page may take to load.
-const loadTimeout = 30 * time.Second
-
 // event handles one event of the browser. It never waits for an answer, because the
 // listen goroutine calls it.
 func (x *instance) event(session, method string, params json.RawMessage) {

@@ -13,13 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of the pipes to a browser: bytes of one message (large enough for a screenshot
-// or document in base64), and how long a write may wait.
-const (
-	maxMessage     = 48 << 20
-	commandTimeout = 10 * time.Second
-)
-
 // errGone reports that the browser has ended or has sent malformed data.
 var errGone = errors.New("the browser ended")
 

@@ -28,16 +28,6 @@ import (
 
 const op = "db"
 
-// Limits of an answer.
-const (
-	MaxRows        = 1000
-	MaxCell        = 4 << 10 // bytes
-	maxAnswer      = 1 << 20 // bytes of all cells
-	maxColumns     = 500
-	DefaultTimeout = 30 * time.Second
-	workerGrace    = 5 * time.Second // added to the statement's time for the worker's start and end
-)
-
 // Action is the operation of a request.
 type Action string
 

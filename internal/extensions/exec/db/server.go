@@ -22,13 +22,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of a connection.
-const (
-	connectTimeout = 10 * time.Second
-	maxMessage     = 16 << 20 // bytes of one message of a server: a row, at most
-	maxDSN         = 2 << 10
-)
-
 // address is a parsed DSN.
 type address struct {
 	host, database, user, password string
@@ -244,9 +237,6 @@ func (a address) cell(v []byte, oid uint32) (json.RawMessage, bool) {
 	doc, _ := json.Marshal(text) // a string never fails
 	return doc, truncated
 }
-
-// minSecret is the length in bytes of the shortest password that is redacted.
-const minSecret = 4
 
 func (a address) redact(s string) string {
 	if len(a.password) < minSecret {

@@ -19,13 +19,6 @@ const (
 	Postgres
 )
 
-// Limits of a statement.
-const (
-	MaxStatement = 64 << 10 // bytes
-	maxTokens    = 32 << 10
-	maxParams    = 100
-)
-
 // Statement is one parsed statement.
 type Statement struct {
 	Text string // without trailing semicolons, spaces and comments

@@ -14,9 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// defaultDisk is the default of how many bytes the working folder may hold.
-const defaultDisk = 256 << 20
-
 // files gives host calls access to the files of the working folder. Programs of the
 // same extension may change the folder at any time, so every access goes through an
 // [os.Root], and links are not followed.

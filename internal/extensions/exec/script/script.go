@@ -28,14 +28,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
-// Limits of one run, in bytes unless noted.
-const (
-	DefaultTimeout = 300 * time.Second // the default of local providers
-	MaxLog         = 64 << 10          // of the log of one run
-	MaxFile        = 1 << 20           // of a file that is read or written
-	maxUsage       = 32 << 10          // of the usage guide in the document
-)
-
 // Workers runs code in a sandbox; worker.Runner implements it.
 type Workers interface {
 	Run(ctx context.Context, job worker.Job) (worker.Result, error)

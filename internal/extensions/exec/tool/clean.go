@@ -7,10 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// minSecret is the length in bytes of the shortest secret that is redacted. Shorter ones
-// would match ordinary text.
-const minSecret = 4
-
 // redacted replaces a secret.
 const redacted = "[redacted]"
 

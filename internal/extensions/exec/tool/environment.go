@@ -11,9 +11,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// maxEnvironment limits the size of all variables together, in bytes.
-const maxEnvironment = 64 << 10
-
 // Environment describes the environment variables of a program. The server's own
 // environment is not inherited.
 type Environment struct {

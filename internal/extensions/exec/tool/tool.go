@@ -26,15 +26,6 @@ type Walls interface {
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
-// Bounds of a run.
-const (
-	DefaultTimeout = 300 * time.Second
-	MaxTimeout     = time.Hour
-
-	errorLine  = 500     // bytes of the last line of stderr that an error quotes
-	binaryHead = 8 << 10 // bytes that are searched for NUL
-)
-
 // Config holds the settings that all runs share.
 type Config struct {
 	Walls Walls

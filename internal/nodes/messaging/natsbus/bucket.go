@@ -16,19 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-const (
-	// markerTTL is how long a bucket remembers that an entry was deleted, for
-	// watchers that come back.
-	markerTTL = time.Hour
-	// bucketTimeout bounds one step: servers without a leader do not answer.
-	bucketTimeout = 2 * time.Second
-	// retryDelay is the pause before a watch that failed is tried again.
-	retryDelay = 50 * time.Millisecond
-	// checkInterval is how often a watch in a cluster is compared with the bucket: the
-	// server that feeds it may be gone while ours is not.
-	checkInterval = 300 * time.Millisecond
-)
-
 type bucket struct {
 	b  *Broker
 	o  messaging.BucketOptions

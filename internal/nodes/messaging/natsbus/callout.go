@@ -19,8 +19,6 @@ const (
 	calloutSubject = "$SYS.REQ.USER.AUTH"
 	// callouts limits the sessions that one gateway authorises at once.
 	callouts = 64
-	// authorizeTimeout is how long an Authorizer may take.
-	authorizeTimeout = 2 * time.Second
 )
 
 // answerCallouts subscribes to the servers' authorisation requests, each of which goes to
@@ -51,9 +49,6 @@ func (b *Broker) answerCallouts(ctx context.Context) error {
 	b.callout = sub
 	return b.own.NATS().FlushWithContext(ctx)
 }
-
-// leaveTimeout bounds leaveCallouts.
-const leaveTimeout = time.Second
 
 // leaveCallouts ends the subscription to authorisation requests. It returns once the
 // servers send no more of them and those received are being answered.

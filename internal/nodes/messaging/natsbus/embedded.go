@@ -14,12 +14,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of the embedded server's store.
-const (
-	maxMemory = 32 << 20
-	maxStore  = 256 << 20
-)
-
 // Embed starts a server inside this process. It keeps its buckets below dir,
 // which it makes; a directory it cannot use is emptied. It opens no port.
 func Embed(ctx context.Context, dir string, cfg Config) (*Broker, error) {

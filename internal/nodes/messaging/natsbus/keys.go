@@ -61,9 +61,6 @@ const (
 	systemAccount = "SYS"
 )
 
-// minSecret is the shortest secret that gateways of a cluster may share.
-const minSecret = 32
-
 // ServerConfig returns what the configuration of each NATS server must contain
 // so that gateways with this secret can use it: the accounts, the public keys of
 // the gateways, and that they decide who else comes in and may do what. It holds

@@ -14,12 +14,6 @@ import (
 	"time"
 )
 
-// dialTimeout bounds one try to connect, TLS included.
-const dialTimeout = 10 * time.Second
-
-// maxInfo bounds the first line of a server.
-const maxInfo = 64 << 10
-
 // dialServer opens a connection to a server on behalf of a session that is passed
 // on. Encryption to the server is this side's affair, and so are the addresses of
 // other servers: both are taken out of what the server says first.

@@ -31,17 +31,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	// maxWire is the servers' limit of one message: the data, the header, and
-	// what the header's form adds.
-	maxWire = messaging.MaxPayload + messaging.MaxHeader + 1<<10
-	// maxSubs is the servers' limit for one session: a node's subscriptions and
-	// the inbox of its requests.
-	maxSubs = messaging.MaxSubscriptions + 1
-	// defaultTimeout limits operations without a deadline.
-	defaultTimeout = 10 * time.Second
-)
-
 // Config configures both kinds of bus.
 type Config struct {
 	// Authorize decides whether a session is admitted; if nil, all are refused.

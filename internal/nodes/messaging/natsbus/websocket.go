@@ -15,13 +15,8 @@ import (
 )
 
 const (
-	// maxFrame is the largest WebSocket message that is taken from a node; a
-	// NATS message may be spread over several.
-	maxFrame = 4 << 20
 	// chunk is how much is read from a server at once.
 	chunk = 16 << 10
-	// writeTimeout is how long a node may take to accept what is sent to it.
-	writeTimeout = 10 * time.Second
 )
 
 // Handler serves nodes that use the NATS protocol inside binary WebSocket
@@ -72,8 +67,6 @@ const (
 	// for the answer who a session is, and tells one whose answer is late what it
 	// tells one that is refused; so a client whose answer could be late does not get this far.
 	opening = 128
-	// openTimeout is how long a session waits for its turn: less than dialTimeout.
-	openTimeout = 8 * time.Second
 )
 
 // turn waits for a session's turn to be let in; done ends it, and may be called more

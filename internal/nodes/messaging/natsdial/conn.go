@@ -15,9 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// defaultTimeout limits operations without a deadline.
-const defaultTimeout = 10 * time.Second
-
 // Conn is one session; it implements messaging.Conn.
 type Conn struct {
 	inbox   string

@@ -27,14 +27,8 @@ import (
 // ConnectPath is the HTTP path at which gateways serve the bus to nodes.
 const ConnectPath = "/nodes/connect"
 
-// dialTimeout limits one attempt to connect, including TLS.
-const dialTimeout = 10 * time.Second
-
 // errHTTPRefused reports that the gateway's HTTP door refused the credential.
 var errHTTPRefused = errors.New("the gateway refused the credential")
-
-// maxAddresses limits the addresses of a node.
-const maxAddresses = 16
 
 // Dialer returns a dialer to a gateway or to NATS servers, depending on the scheme: https://
 // and http:// use the NATS protocol inside WebSocket at a gateway's ConnectPath, tls:// and
@@ -168,11 +162,6 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	}
 	return append(options, nats.SetCustomDialer(serverDialer{}))
 }
-
-// minRetryDelay is at most how long a node waits before it goes to the next of several gateways, to
-// which the library goes at once: the bus should have noticed what is gone, or it asks the dead who
-// the node is, and many nodes should not come at the same instant.
-const minRetryDelay = 200 * time.Millisecond
 
 // webDialer does TLS itself in order to read the status line of the answer, because the
 // library does not distinguish a refusal from other failures.

@@ -16,14 +16,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Bounds of actions.
-const (
-	MaxActions     = 1024
-	maxName        = cmp.MaxFunction
-	maxDescription = 4 << 10
-	maxMetadata    = 64 << 10
-)
-
 // Action is local code. Handle is as that of a function.
 type Action struct {
 	Name        string

@@ -21,14 +21,6 @@ import (
 // beside it of the same name without the ending, or with .wasm, .js or .py.
 const SideFile = ".action.json"
 
-// Bounds of a folder.
-const (
-	maxEntries = 4096
-	maxSide    = 64 << 10 // bytes of a side file
-	maxCode    = 8 << 20  // bytes of a module
-	maxArgv    = 64
-)
-
 // Folder states how the actions of a folder are found and run.
 type Folder struct {
 	// Path is the folder; Shown is what the status says of it, "" for its last

@@ -19,13 +19,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-const (
-	// maxLine bounds one chunk of a program that streams, in bytes.
-	maxLine = 1 << 20
-	// drainGrace is how long its output is read after it has ended.
-	drainGrace = 500 * time.Millisecond
-)
-
 // program is an executable of the owner's. It runs as the owner, in a process group
 // of its own, with an environment of four variables.
 type program struct {

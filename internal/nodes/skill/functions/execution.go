@@ -20,16 +20,6 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Defaults and bounds of executions.
-const (
-	DefaultConcurrent = 10
-	DefaultQueue      = 1000
-	DefaultTimeout    = 300 * time.Second
-	MaxTimeout        = time.Hour
-	MaxResult         = 16 << 20 // bytes, of a result and of all chunks that are collected
-	MaxChunks         = 10_000   // that are collected
-)
-
 // Config of an Executor. Functions is required.
 type Config struct {
 	Node          string // its id, for texts

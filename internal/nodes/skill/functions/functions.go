@@ -32,10 +32,7 @@ func OrphanOf(skill string) string { return "orphan:" + skill }
 
 // Defaults and bounds of registered functions.
 const (
-	DefaultVersion  = "1.0.0"
-	DefaultPriority = 5
-	MaxPriority     = 10
-	DefaultMax      = 1024 // functions of a node
+	DefaultVersion = "1.0.0"
 )
 
 // Call is one call to a handler.

@@ -13,14 +13,6 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Bounds of what is remembered. It ends with the process.
-const (
-	KeyTTL    = 24 * time.Hour
-	MaxKeys   = 10_000
-	maxKept   = 1 << 20  // bytes of one outcome
-	maxMemory = 64 << 20 // bytes of all outcomes
-)
-
 // remembered is what was done under a key.
 type remembered struct {
 	key    string

@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-const (
-	// DebounceDelay is how long changes are collected before they are told.
-	DebounceDelay = 50 * time.Millisecond
-	// RefreshTimeout bounds one telling.
-	RefreshTimeout = 8 * time.Second
-)
-
 // Refresher tells a gateway of changes to a table: those within Debounce together,
 // each revision at most once, one at a time. What fails is the session's to try
 // again: it knows the revision that the gateway has.

@@ -17,17 +17,6 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of one proxy.
-const (
-	defaultRate        = 4 << 20 // bytes a second
-	defaultConnections = 64
-	headerLimit        = 32 << 10
-	resolveTimeout     = 10 * time.Second
-	dialTimeout        = 15 * time.Second
-	idleTimeout        = 2 * time.Minute
-	addressesTried     = 4
-)
-
 // Config configures a proxy, in addition to its policy.
 type Config struct {
 	Policy   Policy

@@ -14,8 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-const maxAnswer = 64 << 10 // bytes of a receiver's response, which are read and discarded
-
 // poster sends to untrusted addresses.
 type poster struct {
 	addresses []netip.Prefix

@@ -27,19 +27,6 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-// Limits.
-const (
-	MaxPerTask = 16
-	MaxURL     = 2048
-	MaxSecret  = 4096
-	Attempts   = 5
-	Timeout    = 15 * time.Second
-
-	maxQueue      = 256 // pending changes of one task
-	atOnce        = 16  // tasks that are delivered concurrently
-	sweepInterval = 10 * time.Minute
-)
-
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 

@@ -40,16 +40,6 @@ type Situation struct {
 	Checks    int
 }
 
-// Bounds of a prompt, in characters; together below MaxPrompt.
-const (
-	MaxPrompt = 48_000
-	maxTask   = 8_000
-	maxBrief  = 4_000
-	maxTurn   = 3_000
-	maxItem   = 300
-	maxPeers  = 8
-)
-
 //nolint:lll // each rule of the prompt is one line
 const rules = `
 Options:

@@ -26,9 +26,6 @@ const (
 	Creative  Tier = "creative"
 )
 
-// maxRead is the number of characters at the end of a text that the rules read.
-const maxRead = 64 << 10
-
 var (
 	creativeDialog = regexp.MustCompile(`(?i)which approach|how should|tests?( (is|are))? failing|failing tests?|choose between|pick one|what do you (want|think)|error recover|failed with|compilation error|build failed|type error|merge conflict`)
 	routineDialog  = regexp.MustCompile(`(?i)allow (this )?tool|\(y/n\)|\[y/n\]|trust (this|the) (directory|folder|files)|proceed\?|overwrite\?|do you trust|allow access|grant permission|accept\?|continue\?|\bpermit\b[^?\n]{0,200}\?|\bapprove\b[^?\n]{0,200}\?`)

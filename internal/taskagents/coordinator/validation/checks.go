@@ -30,14 +30,6 @@ type Check struct {
 // Passed reports whether the command ran and exited with 0.
 func (c Check) Passed() bool { return c.Error == "" && c.Exit == 0 }
 
-// Bounds of checks.
-const (
-	MaxChecks    = 8
-	checkTimeout = 10 * time.Minute
-	maxOutput    = 4000 // characters
-	maxManifest  = 1 << 20
-)
-
 // Conventions returns the test commands that the files of a folder suggest, for Go, npm, Cargo
 // and pytest. Links out of the folder are not followed.
 func Conventions(dir string) [][]string {

@@ -24,13 +24,6 @@ type Criteria struct {
 	Source   string   `json:"source"`
 }
 
-// Bounds of criteria.
-const (
-	maxCriteria  = 7
-	minCriteria  = 3
-	maxCriterion = 500 // characters
-)
-
 // SettleCriteria returns the provided criteria or, if none are given, those of a small model
 // or, if it is nil or returns fewer than minCriteria, a baseline that includes the first three
 // parts.

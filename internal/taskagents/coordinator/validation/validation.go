@@ -25,10 +25,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// MaxRounds is the maximal number of follow-ups to an agent, unless the task has its own
-// validator.
-const MaxRounds = 3
-
 // Unreviewed is the value of Report.By if there was no model, check or validator.
 const Unreviewed = "nobody"
 

@@ -26,15 +26,6 @@ type Verdict struct {
 	Checklist []string `json:"checklist"`
 }
 
-// Bounds of a verdict.
-const (
-	maxSummary  = 2000 // characters
-	maxFollowUp = 8000
-	maxListed   = 20
-	maxVerdict  = 256 << 10 // bytes read of an answer
-	maxVerdicts = 200       // objects tried
-)
-
 // ReadVerdict parses the last verdict in a model's answer. An answer without verdict, or a
 // revision without follow-up, is an escalation. A checklist may contain texts or objects.
 func ReadVerdict(answer string) Verdict {

@@ -81,12 +81,6 @@ const (
 	ReasonIncomplete   = "answer_incomplete"
 )
 
-// Bounds of an answer.
-const (
-	maxValues = 64
-	maxValue  = 64 << 10 // bytes
-)
-
 var (
 	denies      = regexp.MustCompile(`(?i)^(no\b|deny|reject|cancel|decline|do not|don.t|keep planning|stop\b|exit\b|quit\b)`)
 	lasting     = regexp.MustCompile(`(?i)don.t ask|do not ask|always|remember|future|auto[- ]?accept|auto mode|all edits|bypass|(allow|trust) all`)

@@ -14,31 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Intervals of the detector, and how long a state must last before it is reported.
-const (
-	evaluateInterval = 50 * time.Millisecond
-	maxUpdateDelay   = time.Second // after this time an unfinished synchronised update is evaluated
-	blockerDelay     = 250 * time.Millisecond
-	doneDelay        = 1500 * time.Millisecond
-	signalDelay      = 2500 * time.Millisecond // for a completion that only the last lines of the screen show
-	hookGrace        = 2 * time.Second
-	// hookEndTimeout is the time that an open input box alone needs to end a turn of a program
-	// whose hooks report the turn, in case that the hook of its end is lost.
-	hookEndTimeout = 45 * time.Second
-	// agreedDelay applies if a sequence and the screen agree; the longer times are for one
-	// of them alone.
-	agreedDelay = 500 * time.Millisecond
-	fatalDelay  = 750 * time.Millisecond
-	workDelay   = 250 * time.Millisecond // for work without a submitted text, because a start of helpers briefly looks like it
-)
-
-const (
-	maxTyped   = 4096 // bytes
-	maxPayload = 1000 // bytes of a sequence
-	maxText    = 200  // bytes of a piece of evidence
-	maxSeries  = 8    // changes of one Tick
-)
-
 // Screen is the screen of the session, as package term keeps it.
 type Screen interface {
 	Rows() int

@@ -25,11 +25,8 @@ type Dialog struct {
 
 const (
 	dialogRows   = 25
-	maxBelow     = 14 // non-blank rows below the options: footer, notes, a preview
 	rowsOfPrompt = 14 // rows above the options that may belong to the question
 	gap          = 3  // rows between options: blanks, descriptions, a line
-	maxOptions   = 40
-	maxPrompt    = 400 // runes
 )
 
 const allCursors = "❯›●>"

@@ -43,9 +43,6 @@ type Explained struct {
 	Why      string `json:"why"`
 }
 
-// stallTimeout is the time without change after which a session counts as stalled.
-const stallTimeout = time.Minute
-
 // Explain returns the explanation of the current state, with the rules' results of the last
 // look.
 func (d *Detector) Explain(now time.Time) Explanation {

@@ -58,12 +58,6 @@ func parseRegion(text string) (Region, error) {
 	return Region{}, fmt.Errorf("is %q, which is not a region", text)
 }
 
-// Bounds of the evaluated screen, whatever its size.
-const (
-	maxRows = 200
-	maxRow  = 1000 // runes
-)
-
 // Snapshot is the input of [Look]: the rows of a screen from the top, and the title and sequences
 // of the program. Missing rows are blank.
 type Snapshot struct {

@@ -11,10 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/term"
 )
 
-// replayGrace is how long the clock continues after the last event, so that the final screen
-// may settle.
-const replayGrace = 5 * time.Second
-
 // ReplayStep is one change of state, in the terms of the recording's marks.
 type ReplayStep struct {
 	T        float64    `json:"t"` // seconds since the start

@@ -18,17 +18,6 @@ import (
 // BuiltIn is the source of the files that are part of junctor.
 const BuiltIn = "built in"
 
-// Bounds of rule files: a file that a user put into the override folder must not
-// make every look at every screen slow.
-const (
-	maxFiles    = 64
-	maxFile     = 256 << 10 // bytes
-	maxRules    = 200       // of a file
-	maxPatterns = 40        // of a list
-	maxPattern  = 500       // bytes of a pattern
-	format      = 1
-)
-
 // File holds the rules for one program and a range of its versions. It is immutable.
 type File struct {
 	Framework programs.Name

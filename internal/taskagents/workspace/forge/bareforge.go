@@ -19,9 +19,7 @@ import (
 )
 
 const (
-	folder    = "junctor-pulls"
-	maxPulls  = 10_000 // in one repository
-	maxRecord = 256 << 10
+	folder = "junctor-pulls"
 )
 
 // BareHost is a forge.Host. It is safe for concurrent use, by several processes too.

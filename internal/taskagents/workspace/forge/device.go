@@ -34,12 +34,6 @@ type Prompt struct {
 	Expires   time.Time
 }
 
-const (
-	deviceTimeout       = 300 * time.Second
-	maxAnswer           = 64 << 10
-	defaultPollInterval = 5 * time.Second
-)
-
 // Login requests a code, passes it to show, and waits at most 300 s until the user has entered
 // it. It returns the token. Errors: unavailable, reason no_client_id or forge_unreachable;
 // denied, reason access_denied, if the user refused; timeout, reason login_expired; denied,

@@ -11,11 +11,6 @@ import (
 // Item is one entry of a list: its first line, and the lines beneath it.
 type Item struct{ Title, Body string }
 
-const (
-	maxItems = 50
-	maxTitle = 256 // characters; the limit of forges
-)
-
 var (
 	numbered = regexp.MustCompile(`^( {0,3})\d{1,3}[.)][ \t]+(.*)$`)
 	bulleted = regexp.MustCompile(`^( {0,3})[-*+•][ \t]+(?:\[[ xX]\][ \t]+)?(.*)$`)

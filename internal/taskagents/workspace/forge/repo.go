@@ -34,8 +34,6 @@ type Policy struct {
 	OperatorPrefixes []string
 }
 
-const maxURL = 2048
-
 var (
 	shortForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9_.-]{1,100}$`)
 	scpForm   = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@([A-Za-z0-9][A-Za-z0-9.-]{0,252}):([^:]+)$`)

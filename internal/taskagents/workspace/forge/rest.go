@@ -31,10 +31,6 @@ const (
 )
 
 const (
-	restTimeout  = 30 * time.Second
-	maxAnswers   = 16 << 20 // bytes of one answer
-	maxOutput    = 16 << 10 // bytes of a check's output
-	maxTraces    = 8        // failed checks whose output is read
 	reasonNoRepo = "repo_not_found"
 	gitlabPusher = 30 // access level of a developer
 )

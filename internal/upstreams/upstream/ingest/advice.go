@@ -45,9 +45,6 @@ var suspicious = []struct {
 	},
 }
 
-// maxAdvised is the number of bytes of each text that are searched.
-const maxAdvised = 16 << 10
-
 // advice returns the suspicious points in the texts of a definition.
 func advice(in *declared) (list []string) {
 	texts := []string{in.Description, in.Title, in.Annotations.Title, string(in.InputSchema)}

@@ -37,19 +37,6 @@ const (
 // Kinds returns every kind.
 func Kinds() []Kind { return []Kind{Tool, Prompt, Resource, Template, Instructions} }
 
-// Limits of definitions and lists.
-const (
-	MaxTools       = 5000     // of one server; a quarter of it of each other kind
-	MaxTotal       = 16 << 20 // bytes of one list
-	MaxDefinition  = 64 << 10
-	MaxDescription = 8 << 10 // bytes that agents see
-	MaxName        = 128     // bytes
-	MaxURI         = 2048    // bytes, templates too
-	maxDepth       = 64
-	maxObjects     = 4096 // in one definition, which bounds its subschemas
-	maxDropped     = 100  // dropped definitions of one list that are recorded
-)
-
 // Definition is one accepted definition. It is immutable.
 type Definition struct {
 	Kind Kind

@@ -33,11 +33,6 @@ type MemberChange struct {
 	New  string `json:"new,omitempty"`
 }
 
-const (
-	maxChanges = 200
-	maxShown   = 4 << 10 // bytes of one value
-)
-
 // Waits returns the difference that an operator must approve. waits is false if the
 // definition does not wait for an approval.
 func (p *PinRow) Waits() (d PinDifference, waits bool) {

@@ -142,10 +142,6 @@ func (p *PinRow) Approve() bool {
 	return true
 }
 
-// maxGone is the number of pins that are kept for definitions that the upstream no
-// longer lists, so that an upstream cannot fill the store by renaming its tools.
-const maxGone = 2000
-
 // Forget removes the oldest unlisted pins beyond maxGone and returns them.
 func (s PinSet) Forget() (gone []*PinRow) {
 	for _, p := range s {

@@ -76,9 +76,6 @@ func knownDialect(uri string) bool {
 	return false
 }
 
-// maxWeight limits the subschemas against which one value may have to be validated.
-const maxWeight = 100_000
-
 // strange is the weight of a reference that cannot be resolved here.
 const strange = 1000
 

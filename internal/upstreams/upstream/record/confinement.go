@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// maxHosts is the maximum number of hosts in a record's network.
-const maxHosts = 64
-
 // IsContainer reports whether a command starts a container with an engine that is found by PATH.
 func IsContainer(command []string) bool {
 	return len(command) > 1 && slices.Contains([]string{"docker", "podman", "nerdctl"}, command[0])

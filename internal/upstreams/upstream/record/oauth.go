@@ -30,9 +30,6 @@ type OAuth struct {
 	Scopes         []string `json:"scopes,omitempty"` // in place of those that the upstream proposes
 }
 
-// maxOAuthName limits the name so that the key of the tokens fits the store's limit.
-const maxOAuthName = 100
-
 func (r *Record) checkOAuth() error {
 	o := r.OAuth
 	if o.Grant == "" {

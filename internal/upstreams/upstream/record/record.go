@@ -104,18 +104,6 @@ type Origin struct {
 	Package string `json:"package"` // npm, pypi, oci or remote
 }
 
-// Limits of a record.
-const (
-	maxNameBytes      = 120
-	maxWords          = 256
-	maxText           = 8 << 10
-	maxPairs          = 64
-	maxTimeout        = time.Hour
-	maxConnectTimeout = 10 * time.Minute
-	maxKeys           = 16 // of one A2A agent
-	maxOwnName        = 80 // leaves room for "own.", a dot and a digest in the name of a secret
-)
-
 var (
 	nameGrammar   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	envGrammar    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -49,9 +49,6 @@ func New(cfg Config) *Host {
 	return &Host{cfg}
 }
 
-// maxAnswer limits one answer; a hundred issues of maximal size have half of it.
-const maxAnswer = 16 << 20
-
 // Open implements forge.Host.
 func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, error) {
 	if repo.Owner == "" || strings.Contains(repo.Owner, "/") {
@@ -201,8 +198,6 @@ func (r *repository) Checks(ctx context.Context, commit string) ([]forge.Check, 
 	}
 	return out, nil
 }
-
-const maxLogs = 8 // of failed jobs in one answer
 
 // jobLog returns what a job of GitHub Actions printed, whose check run has the same id, or "" if it
 // cannot be read. GitHub redirects to another server, which does not get the token.

@@ -12,8 +12,6 @@ const (
 	opIssue       = "forge.issue"
 	reasonNoIssue = "issue_not_found"
 	perPage       = 100 // GitHub's maximum
-	defaultIssues = 30
-	maxPages      = 5 // pages of a list, which also contains pull requests
 )
 
 func (r *repository) CreateIssue(ctx context.Context, title, body string, labels []string) (forge.Issue, error) {

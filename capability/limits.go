@@ -1,0 +1,7 @@
+package capability
+
+// Limits of context.go.
+const (
+	maxContextItems = 64
+	maxContextValue = 256
+)

@@ -1,0 +1,24 @@
+package api
+
+import "time"
+
+// Limits.
+const (
+	MaxBody        = 4 << 20 // bytes, of a request and, decompressed, of an answer
+	DefaultTimeout = time.Minute
+	connectTimeout = 10 * time.Second
+	maxRedirects   = 5
+	maxAttempts    = 3
+	maxRetryDelay  = 30 * time.Second
+	perMinute      = 60
+	burst          = 10
+	maxLimiters    = 4096
+	maxURL         = 8 << 10
+)
+
+// Limits of the cache.
+const (
+	maxStored      = 1024
+	maxStoredBytes = 32 << 20
+	maxCacheTTL    = 24 * time.Hour
+)

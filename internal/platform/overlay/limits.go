@@ -1,0 +1,19 @@
+package overlay
+
+import "time"
+
+// maxUp is the number of parent folders that are searched for a repository.
+const maxUp = 64
+
+// Limits of this package.
+const (
+	MaxFile    = 16 << 20 // bytes of a file that is changed
+	MaxChanges = 256      // of one session
+)
+
+// A lock that was not refreshed for staleTimeout counts as abandoned. A held lock is checked at
+// lookInterval.
+const (
+	staleTimeout = 10 * time.Second
+	lookInterval = 20 * time.Millisecond
+)

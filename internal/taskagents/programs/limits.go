@@ -1,0 +1,12 @@
+package programs
+
+import "time"
+
+// Limits of a task.
+const (
+	MaxTyped = 4_000   // characters that are typed; a longer task goes into a file
+	MaxArgv  = 100_000 // bytes of an argument; Linux allows 128 KiB
+	MaxTask  = 1 << 20 // bytes of a task, or of a memory text
+)
+
+const defaultDeliverDelay = 300 * time.Millisecond
