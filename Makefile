@@ -85,7 +85,7 @@ test: export CGO_ENABLED := 0
 test: deps console lint interop-deps agents-deps
 	CGO_ENABLED=1 $(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
-	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 MUTATE=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
+	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
 	$(GO) -C tools/release test -count=1 -timeout 10m ./...
 	$(GO) -C tools/charttest test -count=1 -timeout 10m ./...
@@ -133,6 +133,7 @@ release:
 
 soak:
 	$(GO) test -tags soak -timeout 60m -run Soak ./...
+	MUTATE=1 $(GO) test -count=1 -timeout 30m ./internal/testkit/mutation
 
 # go test takes one fuzz target of one package at a time.
 fuzz:

@@ -83,7 +83,7 @@ type answered struct {
 // TestKilledServerLosesNothingAnswered kills the server under a thousand calls
 // at once, ten times over on one home.
 func TestKilledServerLosesNothingAnswered(t *testing.T) {
-	rounds := 10
+	rounds := 4 // TestSoakKills has 100
 	if testing.Short() {
 		rounds = 2
 	}
