@@ -390,10 +390,16 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 }
 
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
-// become secrets. A server that is an upstream already, from another client, is used again.
+// become secrets. A server that is an upstream already, from another client, is used again. If it comes
+// from a file, the upstream no longer belongs to that client, because a person asked for it by itself.
 func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
 	d, values, again := s.become(server, r.Client)
 	if again != "" {
+		if r.Client == "" {
+			if err := s.release(again); err != nil {
+				return err
+			}
+		}
 		r.Servers[server.Name] = again
 		return nil
 	}
@@ -557,7 +563,7 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range r.Added {
 		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
-			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, ofUpstream(r.Secrets, name)...)
+			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, r.secretsOf(name)...)
 			if err := s.save(other); err != nil {
 				s.cfg.Logger.Warn("record of a client not written", "client", other.Client, "err", err)
 			}
@@ -567,7 +573,7 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			s.cfg.Logger.Warn("upstream of a client not removed", "client", r.Client, "upstream", name, "err", err)
 			continue
 		}
-		for _, secretName := range ofUpstream(r.Secrets, name) {
+		for _, secretName := range r.secretsOf(name) {
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
 	}
@@ -580,9 +586,39 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 	_ = os.Remove(s.recordFile(r.Client))
 }
 
-// ofUpstream returns the secrets that were created for an upstream.
-func ofUpstream(secrets []string, upstream string) []string {
-	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !strings.HasPrefix(name, upstream+"-") })
+// secretsOf returns the secrets that were created for one of the added upstreams: those that begin
+// with its name, and not with the longer name of another one.
+func (r record) secretsOf(upstream string) (out []string) {
+	for _, name := range r.Secrets {
+		owner := ""
+		for _, added := range r.Added {
+			if strings.HasPrefix(name, added+"-") && len(added) > len(owner) {
+				owner = added
+			}
+		}
+		if owner == upstream {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// release removes an upstream and its secrets from the records of the clients whose setup added it,
+// so that their undo leaves it.
+func (s *Service) release(upstream string) error {
+	for _, c := range clients.All() {
+		r, err := s.record(c.Name)
+		if err != nil || !slices.Contains(r.Added, upstream) {
+			continue
+		}
+		own := r.secretsOf(upstream)
+		r.Secrets = slices.DeleteFunc(r.Secrets, func(name string) bool { return slices.Contains(own, name) })
+		r.Added = slices.DeleteFunc(r.Added, func(name string) bool { return name == upstream })
+		if err := s.save(r); err != nil {
+			return capability.Wrap(capability.CodeFailed, "setup", "the record of "+c.Title+" cannot be written", err)
+		}
+	}
+	return nil
 }
 
 // usedElsewhere returns the record of another client whose servers include the upstream.
