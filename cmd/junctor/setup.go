@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -108,10 +109,44 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if o.list {
 		return a.listClients(chosen)
 	}
+	if !o.undo {
+		if err := knownServers(o.move, chosen, len(o.clients) > 0); err != nil {
+			return err
+		}
+	}
 	if err := a.setupClients(ctx, chosen, o); err != nil || unit == nil || !o.undo {
 		return err
 	}
 	return a.removeService(ctx, unit)
+}
+
+// knownServers fails with not_found, reason client_server_not_found, if a name is neither "*" nor a
+// server that one of the clients has or had before it moved. Clients that were not found count if named.
+func knownServers(names []string, chosen []setupserve.Status, named bool) error {
+	known := make(map[string]bool)
+	for _, s := range chosen {
+		if !s.Found && !named {
+			continue
+		}
+		for _, server := range s.Servers {
+			known[server.Name] = true
+		}
+		for server := range s.Moved {
+			known[server] = true
+		}
+	}
+	for _, name := range names {
+		if name == "*" || known[name] {
+			continue
+		}
+		exist := "they have no servers"
+		if len(known) > 0 {
+			exist = "these are: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+		}
+		return capability.Errorf(capability.CodeNotFound, "setup", "%q is not a server of any client that was chosen; %s", name, exist).
+			With("client_server_not_found", "see the clients and their servers with: junctor setup --list")
+	}
+	return nil
 }
 
 // setupClients connects or undoes the chosen clients, and reports what was done.
@@ -190,6 +225,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 				move = names
 			case answer != "" && !strings.EqualFold(answer, "n") && !strings.EqualFold(answer, "no"):
 				move = strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+				if err := knownServers(move, []setupserve.Status{s}, true); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -262,7 +300,11 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.
 		return nil, err
 	}
 	if !a.json {
-		a.printf("%s is as it was before:\n%s\n", s.Title, plainLines(done.Difference))
+		a.printf("%s is as it was before:\n%s", s.Title, plainLines(done.Difference))
+		if len(done.Removed) > 0 {
+			a.printf("  removed from junctor: %s\n", plainText(strings.Join(done.Removed, ", ")))
+		}
+		a.printf("\n")
 	}
 	return &done, nil
 }

@@ -550,16 +550,16 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	}
 	after, _ := os.ReadFile(file)
 	now, _ = c.Read(file)
-	s.takeBack(ctx, by, r)
 	return setupserve.Result{
-		Client: name, File: file, Moved: r.Servers,
+		Client: name, File: file, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
 		Difference: secret.NewMasker(valuesOf(now)).Mask(clients.Difference(before, after)),
 	}, nil
 }
 
 // takeBack removes what a setup created: the upstreams that no other client uses, their secrets,
-// the token and the record. Failures are logged, because the client's file is right already.
-func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) {
+// the token and the record. It returns the names of the removed upstreams. Failures are logged, because
+// the client's file is right already.
+func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range r.Added {
 		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
@@ -573,6 +573,7 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			s.cfg.Logger.Warn("upstream of a client not removed", "client", r.Client, "upstream", name, "err", err)
 			continue
 		}
+		removed = append(removed, name)
 		for _, secretName := range r.secretsOf(name) {
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
@@ -584,6 +585,7 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 	}
 	_ = os.Remove(s.tokenFile(r.Client))
 	_ = os.Remove(s.recordFile(r.Client))
+	return removed
 }
 
 // secretsOf returns the secrets that were created for one of the added upstreams: those that begin

@@ -167,8 +167,9 @@ func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
 		t.Errorf("Connect again = %v, want conflict", err)
 	}
 
-	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
-		t.Fatal(err)
+	undone, err := r.Disconnect(t.Context(), admin(), "claude")
+	if err != nil || !slices.Equal(undone.Removed, []string{"files"}) {
+		t.Fatalf("Disconnect = removed %v, %v; want files removed", undone.Removed, err)
 	}
 	if got := read(t, file); got != claude {
 		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, claude)
@@ -209,8 +210,9 @@ func TestAServerOfTwoClientsIsOneUpstreamUntilBothAreUndone(t *testing.T) {
 		t.Errorf("upstreams %v, want one for the two equal servers and one for the other", got)
 	}
 	for i, name := range []string{"claude", "gemini", "cursor"} {
-		if _, err := r.Disconnect(t.Context(), admin(), name); err != nil {
-			t.Fatal(err)
+		undone, err := r.Disconnect(t.Context(), admin(), name)
+		if want := [][]string{nil, {"files-gemini"}, {"files"}}[i]; err != nil || !slices.Equal(undone.Removed, want) {
+			t.Errorf("undoing %s = removed %v, %v; want %v", name, undone.Removed, err, want)
 		}
 		want := [][]string{{"files", "files-gemini"}, {"files"}, nil}[i]
 		if got := names(); !slices.Equal(got, want) {

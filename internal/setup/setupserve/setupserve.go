@@ -61,6 +61,8 @@ type Result struct {
 	Difference string            `json:"difference,omitempty"` // lines of the file, with credentials masked
 	Moved      map[string]string `json:"moved"`
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
+	// Removed are the upstreams that an undo removed from junctor.
+	Removed []string `json:"removed,omitempty"`
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
 	// Secrets are the names of those that an import created, or would.
