@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,17 +19,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 )
 
-const (
-	// startTimeout bounds the start of a server in the background.
-	startTimeout = 30 * time.Second
-	// verifyTimeout bounds the check of a client's entry.
-	verifyTimeout = 30 * time.Second
-)
+// verifyTimeout bounds the check of a client's entry.
+const verifyTimeout = 30 * time.Second
 
 // setupOptions are the flags of setup.
 type setupOptions struct {
@@ -38,6 +33,7 @@ type setupOptions struct {
 	undo, list, dry, yes, keep bool
 	service                    bool
 	move                       []string
+	local                      *setup.Service // if not nil, it previews without a server
 }
 
 func (a *app) setupCommand() *cobra.Command {
@@ -51,7 +47,9 @@ apply to them. Credentials of moved servers become named secrets. Each change of
 is shown before it is made, and --undo restores the file.
 
 A server is started in the background if none runs on the home, or with --service as
-a service of systemd, whose unit is shown first; --undo --service removes that too.`,
+a service of systemd, whose unit is shown first; --undo --service removes that too.
+With --list and --dry-run it ends with the command, and none is started for a home that
+was never used.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
   junctor setup --yes --move '*'
@@ -90,11 +88,16 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 			}
 		}
 	}
-	if err := a.ensureServer(ctx); err != nil {
+	local, stop, err := a.setupServer(ctx, o.list || o.dry)
+	if err != nil {
 		return err
 	}
+	defer stop()
+	o.local = local
 	var listed struct{ Clients []setupserve.Status }
-	if err := a.do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
+	if local != nil {
+		listed.Clients = local.List(ctx)
+	} else if err := a.do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
 		return err
 	}
 	for _, name := range o.clients {
@@ -234,7 +237,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
 		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
 	})
-	preview, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true})
+	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true}, o.local)
 	if err != nil {
 		return nil, err
 	}
@@ -300,13 +303,21 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.
 		return nil, err
 	}
 	if !a.json {
-		a.printf("%s is as it was before:\n%s", s.Title, plainLines(done.Difference))
+		a.printf("%s is as it was before:\n%s\n", s.Title, strings.TrimRight(plainLines(done.Difference), "\n"))
 		if len(done.Removed) > 0 {
 			a.printf("  removed from junctor: %s\n", plainText(strings.Join(done.Removed, ", ")))
 		}
 		a.printf("\n")
 	}
 	return &done, nil
+}
+
+// previewClient returns what connecting a client would do; local is nil if a server runs.
+func (a *app) previewClient(ctx context.Context, name string, req setupserve.Request, local *setup.Service) (setupserve.Result, error) {
+	if local != nil {
+		return local.Connect(ctx, capability.Principal{}, name, req)
+	}
+	return a.connectClient(ctx, name, req)
 }
 
 func (a *app) connectClient(ctx context.Context, name string, req setupserve.Request) (done setupserve.Result, err error) {
@@ -398,68 +409,6 @@ func (a *app) listClients(list []setupserve.Status) error {
 	}
 	a.printf("\n")
 	return nil
-}
-
-// ensureServer starts a server in the background unless one runs on the home, or another was
-// named. Its output is written to logs/server.log in the home.
-func (a *app) ensureServer(ctx context.Context) error {
-	if a.server != "" || a.env("JUNCTOR_URL") != "" {
-		return nil
-	}
-	home, err := a.findHome()
-	if err != nil {
-		return err
-	}
-	if c, err := a.client(); err == nil {
-		quick, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		if c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil) == nil {
-			return nil
-		}
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	logs := filepath.Join(home, "logs")
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the home "+home+" cannot be created", err)
-	}
-	log, err := os.OpenFile(filepath.Join(logs, "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the log of the server cannot be opened", err)
-	}
-	defer log.Close()
-	child := exec.Command(program, "serve", "--home", home)
-	child.Env, child.Stderr = a.environ, log
-	child.SysProcAttr = ownSession()
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := child.Start(); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the server cannot be started", err)
-	}
-	ready := make(chan error, 1)
-	go func() { // ends with the line, or with the process
-		_, err := bufio.NewReader(out).ReadString('\n')
-		ready <- err
-	}()
-	select {
-	case err = <-ready:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-time.After(startTimeout):
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-		return capability.Wrap(capability.CodeUnavailable, "setup", "the server did not start; its log is "+log.Name(), err).
-			With("service_unavailable", "start it by hand to see why: "+server.StartCommand(home))
-	}
-	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s).\n", child.Process.Pid, log.Name())
-	return child.Process.Release()
 }
 
 // verifyBridge starts the bridge as the client will, and returns the number of tools that it lists.

@@ -21,15 +21,20 @@ func (s *Server) openSetup() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
 	}
-	command := []string{program, "mcp"}
-	if usual, err := FindHome(""); err != nil || usual != s.home.Dir || os.Getenv("JUNCTOR_HOME") != "" {
-		command = []string{program, "--home", s.home.Dir, "mcp"} // clients do not have this environment
-	}
 	s.setup, err = setup.New(setup.Config{
-		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: command, Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
+		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir), Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
 	})
 	return err
+}
+
+// BridgeCommand returns the command of the stdio bridge to the server of a home, for programs that
+// do not have this environment.
+func BridgeCommand(program, home string) []string {
+	if usual, err := FindHome(""); err != nil || usual != home || os.Getenv("JUNCTOR_HOME") != "" {
+		return []string{program, "--home", home, "mcp"}
+	}
+	return []string{program, "mcp"}
 }
 
 // movedServers implements setup.Upstreams.

@@ -89,12 +89,7 @@ type Service struct {
 }
 
 // New returns a Service. It changes nothing.
-func New(cfg Config) (*Service, error) {
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "setup", "the folder "+cfg.Dir+" cannot be created", err)
-	}
-	return &Service{cfg: cfg}, nil
-}
+func New(cfg Config) (*Service, error) { return &Service{cfg: cfg}, nil }
 
 // Run returns at once.
 func (s *Service) Run(context.Context) error { return nil }
@@ -225,6 +220,11 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	}
 	out := setupserve.Result{
 		Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{},
+	}
+	if !req.DryRun {
+		if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", "the folder "+s.cfg.Dir+" cannot be created", err)
+		}
 	}
 	move := s.movable(now, req.Move, out.Left)
 	for _, server := range move {
