@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 )
 
 // verifyTimeout bounds the check of a client's entry.
@@ -31,7 +29,7 @@ const verifyTimeout = 30 * time.Second
 type setupOptions struct {
 	clients                    []string
 	undo, list, dry, yes, keep bool
-	service                    bool
+	service, http              bool
 	move                       []string
 	local                      *setup.Service // if not nil, it previews without a server
 }
@@ -64,6 +62,7 @@ was never used.`,
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
 	f.BoolVar(&o.dry, "dry-run", false, "show the changes and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
+	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
 	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
 	return c
 }
@@ -237,12 +236,17 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
 		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
 	})
-	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true}, o.local)
+	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true, HTTP: o.http}, o.local)
 	if err != nil {
 		return nil, err
 	}
 	if !a.json {
 		a.printf("%s, %s:\n%s", s.Title, plainText(preview.File), plainLines(preview.Difference)+"\n")
+	}
+	for _, warning := range preview.Warnings {
+		if !a.json {
+			a.printf("  note: %s\n", plainText(warning))
+		}
 	}
 	for server, folders := range preview.Folders {
 		if !a.json {
@@ -269,7 +273,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	} else {
 		trust = true // the client ran these servers without asking
 	}
-	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust})
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http})
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +293,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
 		}
 	}
-	tools, err := a.verifyBridge(ctx, s.Name)
+	tools, err := a.verifyClient(ctx, s.Name, done.File)
 	if err != nil {
 		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
 		return
@@ -411,67 +415,47 @@ func (a *app) listClients(list []setupserve.Status) error {
 	return nil
 }
 
-// verifyBridge starts the bridge as the client will, and returns the number of tools that it lists.
-func (a *app) verifyBridge(ctx context.Context, client string) (tools int, err error) {
+// verifyClient connects to junctor with the entry in the client's file, as the client will, and returns
+// the number of tools that it lists.
+func (a *app) verifyClient(ctx context.Context, client, file string) (tools int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	home, err := a.findHome()
+	found, err := clients.Find(client)
 	if err != nil {
 		return 0, err
 	}
-	program, err := os.Executable()
+	now, err := found.Read(file)
 	if err != nil {
 		return 0, err
 	}
-	bridge := exec.CommandContext(ctx, program, "--home", home, "mcp", "--client", client)
-	bridge.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
-		return strings.HasPrefix(v, "JUNCTOR_TOKEN=") || strings.HasPrefix(v, "JUNCTOR_URL=") // the client has none
+	if !now.Connected {
+		return 0, capability.Errorf(capability.CodeUnavailable, "setup", "%s has no entry of junctor on this machine", file)
+	}
+	cfg := mcpclient.Config{Name: "junctor", ConnectTimeout: verifyTimeout, URL: now.Own.URL}
+	if cfg.URL == "" {
+		cfg.Command = append([]string{now.Own.Command}, now.Own.Args...)
+		cfg.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
+			return strings.HasPrefix(v, "JUNCTOR_TOKEN=") || strings.HasPrefix(v, "JUNCTOR_URL=") // the client has none
+		})
+	} else {
+		header := make(http.Header)
+		for name, value := range now.Own.Headers {
+			header.Set(name, value)
+		}
+		cfg.Header = func(context.Context) (http.Header, error) { return header, nil }
+		cfg.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	c, err := mcpclient.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := c.Connect(ctx); err != nil {
+		return 0, err
+	}
+	_, err = c.List(ctx, mcpclient.Tools, func(json.RawMessage) error {
+		tools++
+		return nil
 	})
-	var failure strings.Builder
-	bridge.Stderr = &failure
-	in, err := bridge.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	out, err := bridge.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := bridge.Start(); err != nil {
-		return 0, err
-	}
-	defer func() {
-		in.Close()
-		_ = bridge.Wait()
-	}()
-	lines := bufio.NewReaderSize(out, 1<<20)
-	request := func(line string, answer any) error {
-		if _, err := io.WriteString(in, line+"\n"); err != nil || answer == nil {
-			return err
-		}
-		for {
-			text, err := lines.ReadBytes('\n')
-			if err != nil {
-				return capability.Wrap(capability.CodeUnavailable, "setup", "the bridge ended: "+strings.TrimSpace(failure.String()), err)
-			}
-			var message struct{ ID, Result, Error json.RawMessage }
-			if json.Unmarshal(text, &message) != nil || message.ID == nil {
-				continue
-			}
-			if message.Error != nil {
-				return capability.Errorf(capability.CodeFailed, "setup", "the bridge answered %s", message.Error)
-			}
-			return json.Unmarshal(message.Result, answer)
-		}
-	}
-	var hello, list struct{ Tools []json.RawMessage }
-	err = request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
-		`"clientInfo":{"name":"junctor-setup","version":"1"}}}`, &hello)
-	if err == nil {
-		err = request(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
-	}
-	if err == nil {
-		err = request(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, &list)
-	}
-	return len(list.Tools), err
+	return tools, err
 }

@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/setup"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -154,7 +156,12 @@ func (a *app) localSetup(home string) (*setup.Service, error) {
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeInvalidInput, "setup", "the folder with the configuration of your clients is not known", err)
 	}
+	cfg, err := config.Load(home, "", false, a.environ, nil, programs.Configurable())
+	if err != nil {
+		return nil, err
+	}
 	return setup.New(setup.Config{
+		URL: setup.LocalURL("http://"+cfg.Listen) + "/mcp", URLEnds: strings.HasSuffix(cfg.Listen, ":0"),
 		Dir: filepath.Join(home, "clients"), UserHome: user, Env: a.env, Command: server.BridgeCommand(program, home),
 		Upstreams: noUpstreams{}, Secrets: noSecrets{}, Tokens: noTokens{}, Logger: slog.New(slog.DiscardHandler),
 	})

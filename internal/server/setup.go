@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/setup"
@@ -23,6 +24,7 @@ func (s *Server) openSetup() error {
 	}
 	s.setup, err = setup.New(setup.Config{
 		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir), Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
+		URL: setup.LocalURL(s.Address()) + "/mcp", URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"),
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
 	})
 	return err

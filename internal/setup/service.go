@@ -71,10 +71,13 @@ type Tokens interface {
 
 // Config holds the dependencies of a Service. All fields are required.
 type Config struct {
-	Dir       string // holds a journal, a record and a token for each client; created if missing
-	UserHome  string // the folder with the clients' configuration
-	Env       func(string) string
-	Command   []string // starts the bridge of a client, to which "--client NAME" is added
+	Dir      string // holds a journal, a record and a token for each client; created if missing
+	UserHome string // the folder with the clients' configuration
+	Env      func(string) string
+	Command  []string // starts the bridge of a client, to which "--client NAME" is added
+	// URL is the address of MCP over HTTP. URLEnds is true if it ends with this run of the server.
+	URL       string
+	URLEnds   bool
 	Upstreams Upstreams
 	Secrets   Secrets
 	Tokens    Tokens
@@ -226,6 +229,11 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", "the folder "+s.cfg.Dir+" cannot be created", err)
 		}
 	}
+	if req.HTTP { // before anything is moved
+		if _, err := c.Entry(clients.Server{URL: s.cfg.URL}); err != nil {
+			return setupserve.Result{}, err
+		}
+	}
 	move := s.movable(now, req.Move, out.Left)
 	for _, server := range move {
 		readOnly, readWrite := s.folders(server)
@@ -250,15 +258,19 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			r.Servers[server.Name] = cmp.Or(again, d.Name)
 		}
 	}
-	changes, left, err := c.Plan(s.root(file), file, now, s.cfg.Command[0],
-		append(slices.Clone(s.cfg.Command[1:]), "--client", name), slices.Sorted(maps.Keys(r.Servers)))
+	own, err := s.entry(ctx, by, c, req, &r)
+	var changes []overlay.Change
+	var left map[string]string
+	if err == nil {
+		changes, left, err = c.Plan(s.root(file), file, now, own, slices.Sorted(maps.Keys(r.Servers)))
+	}
 	if err == nil {
 		for server, why := range left {
 			out.Left[server] = why
 		}
 		var after []byte
 		if after, err = overlay.Preview(now.Text, owner, changes); err == nil {
-			out.Difference = secret.NewMasker(valuesOf(now)).Mask(clients.Difference(now.Text, after))
+			out.Difference = secret.NewMasker(append(valuesOf(now), own.Headers[tokenHeader])).Mask(clients.Difference(now.Text, after))
 		}
 	}
 	if err == nil && !req.DryRun {
@@ -268,7 +280,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		s.takeBack(ctx, by, r)
 		return setupserve.Result{}, err
 	}
-	out.Moved = r.Servers
+	out.Moved, out.Warnings = r.Servers, s.warnings(file, req)
 	return out, nil
 }
 
@@ -511,7 +523,7 @@ func upstreamName(name string) string {
 
 // valuesOf returns the values of variables and headers that look like credentials, to mask them.
 func valuesOf(now clients.Config) (values []string) {
-	for _, f := range now.Servers {
+	for _, f := range append(slices.Clone(now.Servers), clients.Found{Server: now.Own}) {
 		for _, m := range []map[string]string{f.Env, f.Headers} {
 			for name, value := range m {
 				if credential(name, value) {
@@ -538,7 +550,7 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	}
 	r.Client = name
 	file := cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
-	before, _ := os.ReadFile(file) // only for the difference
+	before, _ := c.Read(file) // only for the difference
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
@@ -548,11 +560,10 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
 		}
 	}
-	after, _ := os.ReadFile(file)
-	now, _ = c.Read(file)
+	after, _ := c.Read(file)
 	return setupserve.Result{
 		Client: name, File: file, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
-		Difference: secret.NewMasker(valuesOf(now)).Mask(clients.Difference(before, after)),
+		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(after)...)).Mask(clients.Difference(before.Text, after.Text)),
 	}, nil
 }
 

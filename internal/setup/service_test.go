@@ -90,6 +90,7 @@ func (r *rig) start(t *testing.T) {
 	var err error
 	if r.Service, err = setup.New(setup.Config{
 		Dir: r.dir, UserHome: r.user, Env: func(string) string { return "" }, Command: []string{"/bin/junctor", "mcp"},
+		URL:       "http://127.0.0.1:7777/mcp",
 		Upstreams: r.upstreams, Secrets: r.secrets, Tokens: r.policy, Logger: slog.New(slog.DiscardHandler),
 	}); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
@@ -90,75 +91,101 @@ func env(string) string { return "" }
 // file back, and undoes it.
 func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 	t.Parallel()
-	texts := fixtures()
+	bridge := clients.Server{Name: "junctor", Command: "/bin/junctor", Args: []string{"mcp", "--client", "x"}}
+	remote := clients.Server{
+		Name: "junctor", URL: "http://127.0.0.1:7777/mcp", Headers: map[string]string{"Authorization": "Bearer jnc_0123456789"},
+	}
 	for _, c := range clients.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			home := t.TempDir()
-			file := c.File(home, env)
-			text, ok := texts[c.Name]
-			if !ok {
-				t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
+		t.Run(c.Name, func(t *testing.T) { t.Parallel(); connectAndRestore(t, c, bridge) })
+		if c.Name != "claude-desktop" {
+			t.Run(c.Name+" over HTTP", func(t *testing.T) { t.Parallel(); connectAndRestore(t, c, remote) })
+		}
+	}
+}
+
+func TestAClientWithoutRemoteServersIsNotConnectedOverHTTP(t *testing.T) {
+	t.Parallel()
+	c, err := clients.Find("claude-desktop")
+	if err != nil {
+		t.Fatalf("finding the client: %v", err)
+	}
+	_, _, err = c.Plan("/home", "/home/file", clients.Config{}, clients.Server{URL: "http://127.0.0.1:7777/mcp"}, nil)
+	if e := capability.AsError(err); e == nil || e.Reason != "client_no_http" || !strings.Contains(e.Message, "Claude Desktop") {
+		t.Errorf("Plan with a URL = %v, want client_no_http with the name of the client", err)
+	}
+}
+
+// connectAndRestore connects a client with the entry own, moves one server, reads the file back, and
+// undoes it.
+func connectAndRestore(t *testing.T, c clients.Client, own clients.Server) {
+	t.Helper()
+	texts := fixtures()
+	home := t.TempDir()
+	file := c.File(home, env)
+	text, ok := texts[c.Name]
+	if !ok {
+		t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now, err := c.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []clients.Found{
+		{Server: clients.Server{
+			Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Env: map[string]string{"TOKEN": "abc"},
+		}},
+		{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
+	}
+	movable := func(list []clients.Found) []clients.Found {
+		return slices.DeleteFunc(slices.Clone(list), func(f clients.Found) bool { return f.Stays == "it is an extension of the client itself" })
+	}
+	if d := cmp.Diff(want, movable(now.Servers)); d != "" || now.Connected {
+		t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
+	}
+	changes, left, err := c.Plan(home, file, now, own, []string{"files"})
+	if err != nil || len(left) > 0 {
+		t.Fatalf("Plan = %v, left %v; want nil and nothing left", err, left)
+	}
+	preview, err := overlay.Preview(now.Text, "setup", changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal := filepath.Join(t.TempDir(), "journal")
+	if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(after.Text) != string(preview) {
+		t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
+	}
+	if d := cmp.Diff(own, after.Own, cmpopts.EquateEmpty()); d != "" {
+		t.Errorf("the entry of junctor (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want[1:], movable(after.Servers)); d != "" || !after.Connected {
+		t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
+			if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
+				t.Errorf("the line %q is gone; want string(after.Text) with strings.TrimSpace(line)", line)
 			}
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			now, err := c.Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := []clients.Found{
-				{Server: clients.Server{
-					Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Env: map[string]string{"TOKEN": "abc"},
-				}},
-				{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
-			}
-			movable := func(list []clients.Found) []clients.Found {
-				return slices.DeleteFunc(slices.Clone(list), func(f clients.Found) bool { return f.Stays == "it is an extension of the client itself" })
-			}
-			if d := cmp.Diff(want, movable(now.Servers)); d != "" || now.Connected {
-				t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
-			}
-			changes, left, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp", "--client", c.Name}, []string{"files"})
-			if err != nil || len(left) > 0 {
-				t.Fatalf("Plan = %v, left %v; want nil and nothing left", err, left)
-			}
-			preview, err := overlay.Preview(now.Text, "setup", changes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			journal := filepath.Join(t.TempDir(), "journal")
-			if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
-				t.Fatal(err)
-			}
-			after, err := c.Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(after.Text) != string(preview) {
-				t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
-			}
-			if d := cmp.Diff(want[1:], movable(after.Servers)); d != "" || !after.Connected {
-				t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
-			}
-			for line := range strings.Lines(text) {
-				if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
-					if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
-						t.Errorf("the line %q is gone; want string(after.Text) with strings.TrimSpace(line)", line)
-					}
-				}
-			}
-			if err := overlay.Undo(t.Context(), journal); err != nil {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(file)
-			if d := cmp.Diff(text, string(got)); err != nil || d != "" {
-				t.Errorf("after the undo: %v (-want +got):\n%s", err, d)
-			}
-		})
+		}
+	}
+	if err := overlay.Undo(t.Context(), journal); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if d := cmp.Diff(text, string(got)); err != nil || d != "" {
+		t.Errorf("after the undo: %v (-want +got):\n%s", err, d)
 	}
 }
 
@@ -171,7 +198,7 @@ func TestAMissingFileIsCreatedAndRemovedAgain(t *testing.T) {
 		if err != nil || now.Text != nil {
 			t.Fatalf("%s: Read = %+v, %v; want an empty configuration", c.Name, now, err)
 		}
-		changes, _, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp"}, nil)
+		changes, _, err := c.Plan(home, file, now, clients.Server{Command: "/bin/junctor", Args: []string{"mcp"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

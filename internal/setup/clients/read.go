@@ -37,6 +37,7 @@ type Found struct {
 type Config struct {
 	Text      []byte // as it is on disk; nil if the file does not exist
 	Connected bool   // it has an entry of junctor
+	Own       Server // that entry
 	Servers   []Found
 }
 
@@ -71,12 +72,12 @@ func (c Client) parse(text []byte) (Config, error) {
 	}
 	out := Config{Text: text}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		if name == EntryName {
-			out.Connected = true
-			continue
-		}
 		server, stays := c.read(servers[name])
 		server.Name = name
+		if name == EntryName {
+			out.Connected, out.Own = true, server
+			continue
+		}
 		if stays == "" {
 			stays = c.unmovable(server)
 		}

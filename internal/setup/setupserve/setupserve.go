@@ -43,6 +43,9 @@ type Request struct {
 	Move       []string `json:"move"` // servers to move behind junctor; "*" means all that can be
 	TrustHints bool     `json:"trust_hints"`
 	DryRun     bool     `json:"dry_run"`
+	// HTTP writes the URL of MCP and a header with the client's token instead of a command. Error:
+	// invalid_input, reason client_no_http, for a client whose file has no form for it.
+	HTTP bool `json:"http"`
 }
 
 // Import is a file with MCP servers, in the form of any client.
@@ -63,6 +66,8 @@ type Result struct {
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
 	// Removed are the upstreams that an undo removed from junctor.
 	Removed []string `json:"removed,omitempty"`
+	// Warnings are sentences about what should be considered.
+	Warnings []string `json:"warnings,omitempty"`
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
 	// Secrets are the names of those that an import created, or would.
