@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type setupOptions struct {
 	undo, list, dry, yes, keep bool
 	service, http              bool
 	move                       []string
+	folder                     string         // of the project in which the command runs
 	local                      *setup.Service // if not nil, it previews without a server
 }
 
@@ -93,10 +95,13 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	}
 	defer stop()
 	o.local = local
+	if o.folder, err = os.Getwd(); err != nil {
+		o.folder = "" // the folder was removed, so it has no project
+	}
 	var listed struct{ Clients []setupserve.Status }
 	if local != nil {
-		listed.Clients = local.List(ctx)
-	} else if err := a.do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
+		listed.Clients = local.List(ctx, o.folder)
+	} else if err := a.do(ctx, http.MethodGet, "/api/v1/clients?folder="+url.QueryEscape(o.folder), nil, &listed); err != nil {
 		return err
 	}
 	for _, name := range o.clients {
@@ -236,7 +241,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
 		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
 	})
-	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true, HTTP: o.http}, o.local)
+	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true, HTTP: o.http, Folder: o.folder}, o.local)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +260,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		}
 	}
 	if o.dry {
+		a.printLeft(preview)
 		return &preview, nil
 	}
 	trust := false
@@ -273,7 +279,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	} else {
 		trust = true // the client ran these servers without asking
 	}
-	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http})
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder})
 	if err != nil {
 		return nil, err
 	}
@@ -288,17 +294,22 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	for server, upstream := range done.Moved {
 		a.printf("  moved %s, which is the upstream %s\n", plainText(server), plainText(upstream))
 	}
-	for server, why := range done.Left {
-		if why != "it was not chosen" {
-			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
-		}
-	}
+	a.printLeft(done)
 	tools, err := a.verifyClient(ctx, s.Name, done.File)
 	if err != nil {
 		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
 		return
 	}
 	a.printf("  verified: %s sees %d tools as agent:%s. If it is running, restart it.\n", s.Title, tools, s.Name)
+}
+
+// printLeft prints the servers that stay in a client for a reason of their own.
+func (a *app) printLeft(r setupserve.Result) {
+	for _, server := range slices.Sorted(maps.Keys(r.Left)) {
+		if why := r.Left[server]; why != "it was not chosen" && !a.json {
+			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
+		}
+	}
 }
 
 func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.Result, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/upstreams"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 )
 
 // openSetup creates the service that connects MCP clients of the user who runs the server.
@@ -57,10 +58,22 @@ func (m movedServers) Has(name string) bool {
 }
 
 func (m movedServers) Add(ctx context.Context, by capability.Principal, d setup.Definition) (int, error) {
-	return m.Service.Add(ctx, by, upstreams.Record{
+	tools, err := m.Service.Add(ctx, by, upstreams.Record{
 		Name: d.Name, Command: commandOf(d), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,
 		HeaderSecrets: d.HeaderSecrets, HintsTrusted: d.TrustHints, ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite,
 	})
+	return tools, loginOf(d, err)
+}
+
+// loginOf replaces the error of a server that requires a login by one that names the commands for it,
+// because the login that the client holds cannot be moved.
+func loginOf(d setup.Definition, err error) error {
+	e := capability.AsError(err)
+	if e == nil || e.Reason != mcpclient.ReasonCredentials || d.URL == "" || len(d.HeaderSecrets) > 0 {
+		return err
+	}
+	return capability.Wrap(e.Code, "setup", "it requires a login, which the client holds; to move it, run: junctor mcp add "+d.Name+" --url "+
+		d.URL+" --oauth, and: junctor mcp login "+d.Name, err).With(mcpclient.ReasonCredentials, "")
 }
 
 func commandOf(d setup.Definition) []string {

@@ -161,18 +161,18 @@ func (s *Service) save(r record) error {
 }
 
 // List implements setupserve.Clients.
-func (s *Service) List(context.Context) []setupserve.Status {
+func (s *Service) List(_ context.Context, folder string) []setupserve.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []setupserve.Status
 	for _, c := range clients.All() {
-		out = append(out, s.status(c))
+		out = append(out, s.status(c, folder))
 	}
 	return out
 }
 
-// status describes one client.
-func (s *Service) status(c clients.Client) setupserve.Status {
+// status describes one client, with the servers of the project in folder.
+func (s *Service) status(c clients.Client, folder string) setupserve.Status {
 	file := c.File(s.cfg.UserHome, s.cfg.Env)
 	st := setupserve.Status{Name: c.Name, Title: c.Title, File: file, Servers: []clients.Found{}}
 	now, err := c.Read(file)
@@ -182,7 +182,7 @@ func (s *Service) status(c clients.Client) setupserve.Status {
 	}
 	st.Found = now.Text != nil || c.Binary != "" && onPath(c.Binary, s.cfg.Env("PATH"))
 	st.Connected = now.Connected
-	st.Servers = append(st.Servers, now.Servers...)
+	st.Servers = slices.Concat(st.Servers, now.Servers, c.OfProjects(now, file, folder))
 	r, err := s.record(c.Name)
 	st.SetUp = err == nil && exists(s.journal(c.Name))
 	st.Moved = r.Servers
@@ -234,7 +234,10 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			return setupserve.Result{}, err
 		}
 	}
-	move := s.movable(now, req.Move, out.Left)
+	for _, f := range c.OfProjects(now, file, req.Folder) {
+		out.Left[f.Name] = f.Stays
+	}
+	move := s.movable(now, req.Move, out.Left) // a server of the user has the same name: it counts
 	for _, server := range move {
 		readOnly, readWrite := s.folders(server)
 		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
@@ -389,12 +392,13 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 			left[f.Name] = f.Stays
 		case slices.Contains(names, f.Name) || slices.Contains(names, "*"):
 			out = append(out, f.Server)
+			delete(left, f.Name)
 		default:
 			left[f.Name] = "it was not chosen"
 		}
 	}
 	for _, name := range names {
-		if name != "*" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
+		if name != "*" && left[name] == "" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
 			left[name] = "it is not in the file"
 		}
 	}

@@ -360,8 +360,8 @@ func TestABrokenFileStaysAsItIs(t *testing.T) {
 	if got := read(t, file); got != "{ broken" {
 		t.Errorf("the file has %q, want it unchanged", got)
 	}
-	i := slices.IndexFunc(r.List(t.Context()), func(s setupserve.Status) bool { return s.Name == "claude" })
-	if s := r.List(t.Context())[i]; s.Fault == "" || s.SetUp {
+	i := slices.IndexFunc(r.List(t.Context(), ""), func(s setupserve.Status) bool { return s.Name == "claude" })
+	if s := r.List(t.Context(), "")[i]; s.Fault == "" || s.SetUp {
 		t.Errorf("status %+v, want a fault", s)
 	}
 }
@@ -384,5 +384,20 @@ func TestGooseMayWriteItsFileAgain(t *testing.T) {
 	want := "A: 2\nextensions:\n  files:\n      type: stdio\n      cmd: files\n      envs: {TOKEN: very-secret-1}\n"
 	if got := read(t, file); got != want {
 		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestServersOfProjectsStayWithTheReason(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	r.write(t, ".claude.json", `{"mcpServers": {"files": {"command": "files"}}, "projects": {"/p": {"mcpServers": {"files": {"command": "a"}, "notes": {"command": "b"}}}}}`)
+	r.write(t, "work/.mcp.json", `{"mcpServers": {"tracker": {"command": "c"}}}`)
+	folder := filepath.Join(r.user, "work")
+	done, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*", "notes"}, Folder: folder})
+	want := map[string]string{
+		"notes": "it is defined by project, in /p", "tracker": "it is defined by project, in " + filepath.Join(folder, ".mcp.json"),
+	}
+	if d := cmp.Diff(want, done.Left); err != nil || d != "" || done.Moved["files"] != "files" || len(r.upstreams.added) != 1 {
+		t.Errorf("Connect = moved %v, %v; want files; left (-want +got):\n%s", done.Moved, err, d)
 	}
 }

@@ -39,6 +39,10 @@ type Client struct {
 	// is nil if the client's file has no such form.
 	entry  func(command string, args []string) any
 	remote func(url string, headers map[string]string) any
+	// project names the files of a project, relative to its folder. nested is the key of an object of
+	// the user's file with the same members for each project; it may be empty.
+	project []string
+	nested  string
 	// read reads the value of one server.
 	read func(raw json.RawMessage) (Server, string)
 }
@@ -62,7 +66,8 @@ func All() []Client {
 	return []Client{
 		{
 			Name: "claude", Title: "Claude Code", Binary: "claude", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".claude.json"), entry: typed("stdio"), remote: typedRemote("http"), read: readCommon,
+			project: []string{".mcp.json"}, nested: "projects", files: under(".claude.json"), entry: typed("stdio"),
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "claude-desktop", Title: "Claude Desktop", Format: JSON, Keys: []string{"mcpServers"},
@@ -70,7 +75,7 @@ func All() []Client {
 		},
 		{
 			Name: "codex", Title: "Codex", Binary: "codex", Format: TOML, Keys: []string{"mcp_servers"},
-			files: func(home string, env func(string) string) []string {
+			project: []string{".codex/config.toml"}, files: func(home string, env func(string) string) []string {
 				if dir := env("CODEX_HOME"); filepath.IsAbs(dir) {
 					return []string{filepath.Join(dir, "config.toml")}
 				}
@@ -81,10 +86,12 @@ func All() []Client {
 		},
 		{
 			Name: "gemini", Title: "Gemini CLI", Binary: "gemini", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".gemini/settings.json"), entry: plainEntry, remote: typedRemote("http"), read: readCommon,
+			project: []string{".gemini/settings.json"}, files: under(".gemini/settings.json"), entry: plainEntry,
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "opencode", Title: "OpenCode", Binary: "opencode", Format: JSON, Keys: []string{"mcp"},
+			project: []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
 			files: func(home string, env func(string) string) []string {
 				dir := filepath.Join(configDir(home, env), "opencode")
 				return []string{filepath.Join(dir, "opencode.json"), filepath.Join(dir, "opencode.jsonc")}
@@ -98,11 +105,12 @@ func All() []Client {
 		},
 		{
 			Name: "vscode", Title: "VS Code", Binary: "code", Format: JSON, Keys: []string{"servers"},
-			files: inConfig("Code/User/mcp.json"), entry: typed("stdio"), remote: typedRemote("http"), read: readCommon,
+			project: []string{".vscode/mcp.json"}, files: inConfig("Code/User/mcp.json"), entry: typed("stdio"),
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "cursor", Title: "Cursor", Binary: "cursor", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".cursor/mcp.json"), entry: plainEntry, remote: typedRemote(""), read: readCommon,
+			project: []string{".cursor/mcp.json"}, files: under(".cursor/mcp.json"), entry: plainEntry, remote: typedRemote(""), read: readCommon,
 		},
 		{
 			Name: "windsurf", Title: "Windsurf", Binary: "windsurf", Format: JSON, Keys: []string{"mcpServers"},
@@ -113,7 +121,7 @@ func All() []Client {
 		},
 		{
 			Name: "zed", Title: "Zed", Binary: "zed", Format: JSON, Keys: []string{"context_servers"},
-			files: func(home string, env func(string) string) []string {
+			project: []string{".zed/settings.json"}, files: func(home string, env func(string) string) []string {
 				return []string{filepath.Join(configDir(home, env), "zed", "settings.json")}
 			}, entry: plainEntry, remote: typedRemote(""), read: readCommon,
 		},

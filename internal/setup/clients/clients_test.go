@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -261,6 +262,88 @@ func TestServersThatCannotBeMovedSayWhy(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reasons (-want +got):\n%s", d)
+	}
+}
+
+// TestEachReasonToStayIsListed reads, for each client that has the form, a server that cannot be moved.
+func TestEachReasonToStayIsListed(t *testing.T) {
+	t.Parallel()
+	const (
+		sse, login, own = "its transport is sse", "the client logs in to it", "it is an extension of the client itself"
+		variable        = "its credential is a variable of the client's environment"
+		prompt          = "the value of Authorization is a variable of the client"
+	)
+	json := func(key, value string) string { return `{"` + key + `": {"x": ` + value + `}}` }
+	for _, c := range []struct{ client, text, want string }{
+		{"claude", json("mcpServers", `{"type": "sse", "url": "https://x.example"}`), sse},
+		{"claude", json("mcpServers", `{"type": "http", "url": "https://x.example", "oauth": {"clientId": "a"}}`), login},
+		{"claude", json("mcpServers", `{"url": "https://x.example", "headersHelper": "/bin/x"}`), "its headers come from a program that the client runs"},
+		{"gemini", json("mcpServers", `{"url": "https://x.example", "type": "sse"}`), sse},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "oauth": {"enabled": true}}`), login},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "oauth": {"enabled": false}}`), ""},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "authProviderType": "google_credentials"}`), login},
+		{"opencode", json("mcp", `{"type": "remote", "url": "https://x.example", "oauth": {}}`), login},
+		{"opencode", json("mcp", `{"type": "remote", "url": "https://x.example", "oauth": false}`), ""},
+		{"cursor", json("mcpServers", `{"url": "https://x.example", "auth": {"CLIENT_ID": "a"}}`), login},
+		{"vscode", json("servers", `{"type": "http", "url": "https://x.example", "headers": {"Authorization": "${input:key}"}}`), prompt},
+		{"vscode", json("servers", `{"command": "x", "envFile": "/x/.env"}`), "its variables are in the file /x/.env"},
+		{"vscode", json("servers", `{"type": "sse", "url": "https://x.example"}`), sse},
+		{"zed", json("context_servers", `{"source": "extension", "settings": {}}`), own},
+		{"codex", "[mcp_servers.x]\nurl = \"https://x.example\"\nbearer_token_env_var = \"A\"\n", variable},
+		{"codex", "[mcp_servers.x]\ncommand = \"x\"\nenv_vars = [\"A\"]\n", variable},
+		{"goose", "extensions:\n  x: {type: builtin, name: x}\n", own},
+		{"goose", "extensions:\n  x: {type: sse, uri: https://x.example}\n", sse},
+		{"goose", "extensions:\n  x: {type: stdio, cmd: x, env_keys: [A]}\n", "its credentials are in the keyring of the client"},
+	} {
+		client, err := clients.Find(c.client)
+		if err != nil {
+			t.Fatalf("finding %s: %v", c.client, err)
+		}
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatalf("writing the file: %v", err)
+		}
+		now, err := client.Read(file)
+		if err != nil || len(now.Servers) != 1 || now.Servers[0].Stays != c.want {
+			t.Errorf("%s: Read(%s) = %+v, %v; want one server with the reason %q", c.client, c.text, now.Servers, err, c.want)
+		}
+	}
+}
+
+func TestServersOfProjectsAreFoundAndStay(t *testing.T) {
+	t.Parallel()
+	texts := fixtures()
+	for _, c := range clients.All() {
+		home, folder := t.TempDir(), t.TempDir()
+		name := map[string]string{
+			"claude": ".mcp.json", "codex": ".codex/config.toml", "gemini": ".gemini/settings.json", "opencode": ".opencode/opencode.jsonc",
+			"vscode": ".vscode/mcp.json", "cursor": ".cursor/mcp.json", "zed": ".zed/settings.json",
+		}[c.Name]
+		var want []string
+		now := clients.Config{}
+		if c.Name == "claude" {
+			now.Text = []byte(`{"projects": {"/b": {"mcpServers": {"one": {"command": "x"}, "junctor": {}}}, "/a": {"mcpServers": {"two": 3}}, "/c": 7}}`)
+			want = []string{"two: it is defined by project, in /a", "one: it is defined by project, in /b"}
+		}
+		if name != "" {
+			file := filepath.Join(folder, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(texts[c.Name]), 0o600)); err != nil {
+				t.Fatalf("writing %s: %v", file, err)
+			}
+			want = append(want, "files: it is defined by project, in "+file, "other: it is defined by project, in "+file)
+		}
+		list := func(folder, file string) (got []string) {
+			for _, f := range c.OfProjects(now, file, folder) {
+				got = append(got, f.Name+": "+f.Stays)
+			}
+			return got
+		}
+		if d := cmp.Diff(want, list(folder, c.File(home, env))); d != "" {
+			t.Errorf("%s: OfProjects (-want +got):\n%s", c.Name, d)
+		}
+		if got := list(folder, filepath.Join(folder, name)); name != "" && len(got) != len(want)-2 {
+			t.Errorf("%s: OfProjects in the user's home = %v, want the user's file left out", c.Name, got)
+		}
 	}
 }
 

@@ -184,7 +184,7 @@ func readGoose(raw json.RawMessage) (Server, string) {
 	case in.Type == "sse":
 		return s, "its transport is sse"
 	case in.Type != "stdio" && in.Type != "streamable_http":
-		return s, "it is an extension of the client itself"
+		return s, ofClient
 	case in.Enabled != nil && !*in.Enabled:
 		return s, "it is disabled"
 	case len(in.EnvKeys) > 0:
