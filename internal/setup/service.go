@@ -560,7 +560,7 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	}
 	now, err := c.Read(file)
 	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
-		if err := hostfs.WriteFile(target(file), rest); err != nil {
+		if err := hostfs.RewriteFile(target(file), rest); err != nil {
 			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
 		}
 	}

@@ -378,8 +378,14 @@ func TestGooseMayWriteItsFileAgain(t *testing.T) {
 		t.Errorf("the file has\n%s\nwant junctor, and no credential", got)
 	}
 	r.write(t, ".config/goose/config.yaml", "A: 2\nextensions:\n  junctor:\n    args:\n    - mcp\n    cmd: /bin/junctor\n    enabled: true\n    type: stdio\n")
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatalf("changing the mode of the file: %v", err)
+	}
 	if _, err := r.Disconnect(t.Context(), admin(), "goose"); err != nil {
 		t.Fatalf("undoing the setup: %v", err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("after the undo the mode is %v (%v), want 0640", info.Mode().Perm(), err)
 	}
 	want := "A: 2\nextensions:\n  files:\n      type: stdio\n      cmd: files\n      envs: {TOKEN: very-secret-1}\n"
 	if got := read(t, file); got != want {
