@@ -446,7 +446,7 @@ func (a *app) verifyClient(ctx context.Context, client, file string) (tools int,
 	if cfg.URL == "" {
 		cfg.Command = append([]string{now.Own.Command}, now.Own.Args...)
 		cfg.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
-			return strings.HasPrefix(v, "JUNCTOR_TOKEN=") || strings.HasPrefix(v, "JUNCTOR_URL=") // the client has none
+			return strings.HasPrefix(v, "JUNCTOR_") // the client has none of them
 		})
 	} else {
 		header := make(http.Header)
