@@ -122,6 +122,14 @@ func partsList() []part {
 			budget: 16,
 		},
 		{
+			what: "junctor setup with its server: three clients, eight confined MCP servers", pkg: "./cmd/junctor", bench: "Setup", benchtime: "3x",
+			metric: "ns/op", unit: "s", scale: 1e-9, budget: 20,
+		},
+		{
+			what: "a policy file changed, 1,000 rules loaded again", pkg: "./internal/platform/policyfiles", bench: "Reload1000", benchtime: "20x",
+			metric: "ns/op", unit: "ms", scale: 1e-6, budget: 100,
+		},
+		{
 			what: "MCP tools/call over HTTP, client included", pkg: "./internal/serve/mcpserve", bench: "Call", metric: "ns/op", unit: "µs",
 			scale: 1e-3,
 		},

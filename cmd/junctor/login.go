@@ -3,10 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -82,12 +79,8 @@ func (a *app) signIn(ctx context.Context) error {
 		got.URL = address
 	}
 	old, _ := readLogin(home) // one that cannot be read is replaced
-	data, err := json.Marshal(got)
-	if err == nil {
-		err = os.MkdirAll(home, 0o700)
-	}
-	if err == nil {
-		err = hostfs.WriteFile(loginFile(home), data)
+	if err = os.MkdirAll(home, 0o700); err == nil {
+		err = hostfs.WriteJSON(loginFile(home), got)
 	}
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "", "the sign-in cannot be kept in "+loginFile(home), err)
@@ -177,13 +170,10 @@ func loginFile(home string) string { return filepath.Join(home, "login.json") }
 
 // readLogin returns the sign-in of the home, or nil if it has none.
 func readLogin(home string) (*signedIn, error) {
-	data, err := os.ReadFile(loginFile(home))
-	if errors.Is(err, fs.ErrNotExist) {
+	var l *signedIn
+	err := hostfs.ReadJSON(loginFile(home), &l)
+	if err == nil && l == nil {
 		return nil, nil //nolint:nilnil // not signed in
-	}
-	l := new(signedIn)
-	if err == nil {
-		err = json.Unmarshal(data, l)
 	}
 	if err != nil || l.Token == "" {
 		return nil, capability.Wrap(capability.CodeFailed, "", "the file "+loginFile(home)+" is not a sign-in", err).

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,17 +17,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 )
 
 // setupOptions are the flags of setup.
 type setupOptions struct {
 	clients                    []string
 	undo, list, dry, yes, keep bool
-	service                    bool
+	service, http              bool
 	move                       []string
+	folder                     string         // of the project in which the command runs
+	local                      *setup.Service // if not nil, it previews without a server
 }
 
 func (a *app) setupCommand() *cobra.Command {
@@ -43,7 +44,9 @@ apply to them. Credentials of moved servers become named secrets. Each change of
 is shown before it is made, and --undo restores the file.
 
 A server is started in the background if none runs on the home, or with --service as
-a service of systemd, whose unit is shown first; --undo --service removes that too.`,
+a service of systemd, whose unit is shown first; --undo --service removes that too.
+With --list and --dry-run it ends with the command, and none is started for a home that
+was never used.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
   junctor setup --yes --move '*'
@@ -58,6 +61,7 @@ a service of systemd, whose unit is shown first; --undo --service removes that t
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
 	f.BoolVar(&o.dry, "dry-run", false, "show the changes and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
+	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
 	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
 	return c
 }
@@ -82,11 +86,19 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 			}
 		}
 	}
-	if err := a.ensureServer(ctx); err != nil {
+	local, stop, err := a.setupServer(ctx, o.list || o.dry)
+	if err != nil {
 		return err
 	}
+	defer stop()
+	o.local = local
+	if o.folder, err = os.Getwd(); err != nil {
+		o.folder = "" // the folder was removed, so it has no project
+	}
 	var listed struct{ Clients []setupserve.Status }
-	if err := a.do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
+	if local != nil {
+		listed.Clients = local.List(ctx, o.folder)
+	} else if err := a.do(ctx, http.MethodGet, "/api/v1/clients?folder="+url.QueryEscape(o.folder), nil, &listed); err != nil {
 		return err
 	}
 	for _, name := range o.clients {
@@ -101,10 +113,44 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if o.list {
 		return a.listClients(chosen)
 	}
+	if !o.undo {
+		if err := knownServers(o.move, chosen, len(o.clients) > 0); err != nil {
+			return err
+		}
+	}
 	if err := a.setupClients(ctx, chosen, o); err != nil || unit == nil || !o.undo {
 		return err
 	}
 	return a.removeService(ctx, unit)
+}
+
+// knownServers fails with not_found, reason client_server_not_found, if a name is neither "*" nor a
+// server that one of the clients has or had before it moved. Clients that were not found count if named.
+func knownServers(names []string, chosen []setupserve.Status, named bool) error {
+	known := make(map[string]bool)
+	for _, s := range chosen {
+		if !s.Found && !named {
+			continue
+		}
+		for _, server := range s.Servers {
+			known[server.Name] = true
+		}
+		for server := range s.Moved {
+			known[server] = true
+		}
+	}
+	for _, name := range names {
+		if name == "*" || known[name] {
+			continue
+		}
+		exist := "they have no servers"
+		if len(known) > 0 {
+			exist = "these are: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+		}
+		return capability.Errorf(capability.CodeNotFound, "setup", "%q is not a server of any client that was chosen; %s", name, exist).
+			With("client_server_not_found", "see the clients and their servers with: junctor setup --list")
+	}
+	return nil
 }
 
 // setupClients connects or undoes the chosen clients, and reports what was done.
@@ -183,18 +229,26 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 				move = names
 			case answer != "" && !strings.EqualFold(answer, "n") && !strings.EqualFold(answer, "no"):
 				move = strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+				if err := knownServers(move, []setupserve.Status{s}, true); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
 	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
 		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
 	})
-	preview, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true})
+	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true, HTTP: o.http, Folder: o.folder}, o.local)
 	if err != nil {
 		return nil, err
 	}
 	if !a.json {
 		a.printf("%s, %s:\n%s", s.Title, plainText(preview.File), plainLines(preview.Difference)+"\n")
+	}
+	for _, warning := range preview.Warnings {
+		if !a.json {
+			a.printf("  note: %s\n", plainText(warning))
+		}
 	}
 	for server, folders := range preview.Folders {
 		if !a.json {
@@ -203,6 +257,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		}
 	}
 	if o.dry {
+		a.printLeft(preview)
 		return &preview, nil
 	}
 	trust := false
@@ -221,7 +276,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	} else {
 		trust = true // the client ran these servers without asking
 	}
-	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust})
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder})
 	if err != nil {
 		return nil, err
 	}
@@ -236,17 +291,22 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	for server, upstream := range done.Moved {
 		a.printf("  moved %s, which is the upstream %s\n", plainText(server), plainText(upstream))
 	}
-	for server, why := range done.Left {
-		if why != "it was not chosen" {
-			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
-		}
-	}
-	tools, err := a.verifyBridge(ctx, s.Name)
+	a.printLeft(done)
+	tools, err := a.verifyClient(ctx, s.Name, done.File)
 	if err != nil {
 		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
 		return
 	}
 	a.printf("  verified: %s sees %d tools as agent:%s. If it is running, restart it.\n", s.Title, tools, s.Name)
+}
+
+// printLeft prints the servers that stay in a client for a reason of their own.
+func (a *app) printLeft(r setupserve.Result) {
+	for _, server := range slices.Sorted(maps.Keys(r.Left)) {
+		if why := r.Left[server]; why != "it was not chosen" && !a.json {
+			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
+		}
+	}
 }
 
 func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.Result, error) {
@@ -255,9 +315,21 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.
 		return nil, err
 	}
 	if !a.json {
-		a.printf("%s is as it was before:\n%s\n", s.Title, plainLines(done.Difference))
+		a.printf("%s is as it was before:\n%s\n", s.Title, strings.TrimRight(plainLines(done.Difference), "\n"))
+		if len(done.Removed) > 0 {
+			a.printf("  removed from junctor: %s\n", plainText(strings.Join(done.Removed, ", ")))
+		}
+		a.printf("\n")
 	}
 	return &done, nil
+}
+
+// previewClient returns what connecting a client would do; local is nil if a server runs.
+func (a *app) previewClient(ctx context.Context, name string, req setupserve.Request, local *setup.Service) (setupserve.Result, error) {
+	if local != nil {
+		return local.Connect(ctx, capability.Principal{}, name, req)
+	}
+	return a.connectClient(ctx, name, req)
 }
 
 func (a *app) connectClient(ctx context.Context, name string, req setupserve.Request) (done setupserve.Result, err error) {
@@ -351,129 +423,47 @@ func (a *app) listClients(list []setupserve.Status) error {
 	return nil
 }
 
-// ensureServer starts a server in the background unless one runs on the home, or another was
-// named. Its output is written to logs/server.log in the home.
-func (a *app) ensureServer(ctx context.Context) error {
-	if a.server != "" || a.env("JUNCTOR_URL") != "" {
-		return nil
-	}
-	home, err := a.findHome()
-	if err != nil {
-		return err
-	}
-	if c, err := a.client(); err == nil {
-		quick, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		if c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil) == nil {
-			return nil
-		}
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	logs := filepath.Join(home, "logs")
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the home "+home+" cannot be created", err)
-	}
-	log, err := os.OpenFile(filepath.Join(logs, "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the log of the server cannot be opened", err)
-	}
-	defer log.Close()
-	child := exec.Command(program, "serve", "--home", home)
-	child.Env, child.Stderr = a.environ, log
-	child.SysProcAttr = ownSession()
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := child.Start(); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the server cannot be started", err)
-	}
-	ready := make(chan error, 1)
-	go func() { // ends with the line, or with the process
-		_, err := bufio.NewReader(out).ReadString('\n')
-		ready <- err
-	}()
-	select {
-	case err = <-ready:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-time.After(startTimeout):
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-		return capability.Wrap(capability.CodeUnavailable, "setup", "the server did not start; its log is "+log.Name(), err).
-			With("service_unavailable", "start it by hand to see why: "+server.StartCommand(home))
-	}
-	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s).\n", child.Process.Pid, log.Name())
-	return child.Process.Release()
-}
-
-// verifyBridge starts the bridge as the client will, and returns the number of tools that it lists.
-func (a *app) verifyBridge(ctx context.Context, client string) (tools int, err error) {
+// verifyClient connects to junctor with the entry in the client's file, as the client will, and returns
+// the number of tools that it lists.
+func (a *app) verifyClient(ctx context.Context, client, file string) (tools int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	home, err := a.findHome()
+	found, err := clients.Find(client)
 	if err != nil {
 		return 0, err
 	}
-	program, err := os.Executable()
+	now, err := found.Read(file)
 	if err != nil {
 		return 0, err
 	}
-	bridge := exec.CommandContext(ctx, program, "--home", home, "mcp", "--client", client)
-	bridge.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
-		return strings.HasPrefix(v, "JUNCTOR_TOKEN=") || strings.HasPrefix(v, "JUNCTOR_URL=") // the client has none
+	if !now.Connected {
+		return 0, capability.Errorf(capability.CodeUnavailable, "setup", "%s has no entry of junctor on this machine", file)
+	}
+	cfg := mcpclient.Config{Name: "junctor", ConnectTimeout: verifyTimeout, URL: now.Own.URL}
+	if cfg.URL == "" {
+		cfg.Command = append([]string{now.Own.Command}, now.Own.Args...)
+		cfg.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
+			return strings.HasPrefix(v, "JUNCTOR_") // the client has none of them
+		})
+	} else {
+		header := make(http.Header)
+		for name, value := range now.Own.Headers {
+			header.Set(name, value)
+		}
+		cfg.Header = func(context.Context) (http.Header, error) { return header, nil }
+		cfg.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	c, err := mcpclient.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := c.Connect(ctx); err != nil {
+		return 0, err
+	}
+	_, err = c.List(ctx, mcpclient.Tools, func(json.RawMessage) error {
+		tools++
+		return nil
 	})
-	var failure strings.Builder
-	bridge.Stderr = &failure
-	in, err := bridge.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	out, err := bridge.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := bridge.Start(); err != nil {
-		return 0, err
-	}
-	defer func() {
-		in.Close()
-		_ = bridge.Wait()
-	}()
-	lines := bufio.NewReaderSize(out, 1<<20)
-	request := func(line string, answer any) error {
-		if _, err := io.WriteString(in, line+"\n"); err != nil || answer == nil {
-			return err
-		}
-		for {
-			text, err := lines.ReadBytes('\n')
-			if err != nil {
-				return capability.Wrap(capability.CodeUnavailable, "setup", "the bridge ended: "+strings.TrimSpace(failure.String()), err)
-			}
-			var message struct{ ID, Result, Error json.RawMessage }
-			if json.Unmarshal(text, &message) != nil || message.ID == nil {
-				continue
-			}
-			if message.Error != nil {
-				return capability.Errorf(capability.CodeFailed, "setup", "the bridge answered %s", message.Error)
-			}
-			return json.Unmarshal(message.Result, answer)
-		}
-	}
-	var hello, list struct{ Tools []json.RawMessage }
-	err = request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
-		`"clientInfo":{"name":"junctor-setup","version":"1"}}}`, &hello)
-	if err == nil {
-		err = request(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
-	}
-	if err == nil {
-		err = request(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, &list)
-	}
-	return len(list.Tools), err
+	return tools, err
 }

@@ -84,7 +84,6 @@ junctor/TASK/PART that starts from HEAD, and the checkout stays as it is. Then:
 junctor tasks diff ID, junctor tasks merge ID, junctor tasks discard ID. What a worktree
 needs before an agent starts can be in .junctor/task.yaml; you are shown it and asked.`,
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
-  junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
   junctor tasks create "A health check" --part "api: Write it." --part "tests: Test it." --after tests:api
   junctor tasks create --template review
   junctor tasks create --file task.json`,
@@ -184,8 +183,8 @@ needs before an agent starts can be in .junctor/task.yaml; you are shown it and 
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&file, "file", "", "`FILE` JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
-	f.StringVar(&template, "template", "", "`NAME` template of the task (junctor tasks templates); what a flag says counts more")
+	f.StringVar(&file, "file", "", "`FILE` JSON file with the whole request (docs/task-agents.md); flags count more")
+	f.StringVar(&template, "template", "", "`NAME` template of the task (junctor tasks templates); flags count more")
 	f.StringArrayVar(&set, "set", nil, "`NAME=VALUE` value of a placeholder of the template (repeatable)")
 	c.MarkFlagsMutuallyExclusive("file", "template")
 	f.StringVar(&agent, "agent", "", "`AGENT` program to use: "+programs.Choices()+" (default the one that fits best)")

@@ -5,10 +5,12 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/upstreams"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 )
 
 // openSetup creates the service that connects MCP clients of the user who runs the server.
@@ -21,15 +23,21 @@ func (s *Server) openSetup() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
 	}
-	command := []string{program, "mcp"}
-	if usual, err := FindHome(""); err != nil || usual != s.home.Dir || os.Getenv("JUNCTOR_HOME") != "" {
-		command = []string{program, "--home", s.home.Dir, "mcp"} // clients do not have this environment
-	}
 	s.setup, err = setup.New(setup.Config{
-		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: command, Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
+		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir), Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
+		URL: setup.LocalURL(s.Address()) + "/mcp", URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"),
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
 	})
 	return err
+}
+
+// BridgeCommand returns the command of the stdio bridge to the server of a home, for programs that
+// do not have this environment.
+func BridgeCommand(program, home string) []string {
+	if usual, err := FindHome(""); err != nil || usual != home || os.Getenv("JUNCTOR_HOME") != "" {
+		return []string{program, "--home", home, "mcp"}
+	}
+	return []string{program, "mcp"}
 }
 
 // movedServers implements setup.Upstreams.
@@ -50,10 +58,22 @@ func (m movedServers) Has(name string) bool {
 }
 
 func (m movedServers) Add(ctx context.Context, by capability.Principal, d setup.Definition) (int, error) {
-	return m.Service.Add(ctx, by, upstreams.Record{
+	tools, err := m.Service.Add(ctx, by, upstreams.Record{
 		Name: d.Name, Command: commandOf(d), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,
 		HeaderSecrets: d.HeaderSecrets, HintsTrusted: d.TrustHints, ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite,
 	})
+	return tools, loginOf(d, err)
+}
+
+// loginOf replaces the error of a server that requires a login by one that names the commands for it,
+// because the login that the client holds cannot be moved.
+func loginOf(d setup.Definition, err error) error {
+	e := capability.AsError(err)
+	if e == nil || e.Reason != mcpclient.ReasonCredentials || d.URL == "" || len(d.HeaderSecrets) > 0 {
+		return err
+	}
+	return capability.Wrap(e.Code, "setup", "it requires a login, which the client holds; to move it, run: junctor mcp add "+d.Name+" --url "+
+		d.URL+" --oauth, and: junctor mcp login "+d.Name, err).With(mcpclient.ReasonCredentials, "")
 }
 
 func commandOf(d setup.Definition) []string {

@@ -74,3 +74,46 @@ func TestAFileOfUnknownFormIsRefused(t *testing.T) {
 		t.Errorf("upstreams = %v, want none", r.upstreams.added)
 	}
 }
+
+// TestAnImportedServerStaysWhenItsClientIsUndone holds that an import counts as a wish of its own,
+// for the server and its secrets, and for no other server of the client.
+func TestAnImportedServerStaysWhenItsClientIsUndone(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	const files = `"files": {"command": "files", "env": {"TOKEN": "very-secret-1"}}`
+	r.write(t, ".claude.json", `{"mcpServers": {`+files+`, "files-2": {"command": "more", "env": {"TOKEN": "very-secret-2"}}}}`)
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}}); err != nil {
+		t.Fatalf("connecting claude: %v", err)
+	}
+	req := setupserve.Import{File: "mcp.json", Text: `{"mcpServers": {` + files + `}}`, Move: []string{"*"}}
+	if done, err := r.Import(t.Context(), admin(), req); err != nil || done.Moved["files"] != "files" {
+		t.Fatalf("importing the server again = %v, %v; want the upstream files", done.Moved, err)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+		t.Fatalf("undoing claude: %v", err)
+	}
+	if !r.upstreams.Has("files") || r.upstreams.Has("files-2") {
+		t.Errorf("after the undo: upstreams %v, want files only", r.upstreams.added)
+	}
+	if v, err := r.secrets.Get("files-token"); err != nil || v.Reveal() != "very-secret-1" {
+		t.Errorf("after the undo: secret files-token: %v, want its value", err)
+	}
+	if _, err := r.secrets.Get("files-2-token"); err == nil {
+		t.Error("after the undo: secret files-2-token is stored, want it removed")
+	}
+}
+
+func TestADryRunOfAnImportLeavesTheServerToItsClient(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	r.write(t, ".claude.json", claude)
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}}); err != nil {
+		t.Fatalf("connecting claude: %v", err)
+	}
+	if _, err := r.Import(t.Context(), admin(), setupserve.Import{File: "mcp.json", Text: claude, Move: []string{"*"}, DryRun: true}); err != nil {
+		t.Fatalf("a dry run of the import: %v", err)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil || len(r.upstreams.added) > 0 {
+		t.Errorf("undoing claude: %v, upstreams %v; want none", err, r.upstreams.added)
+	}
+}

@@ -71,10 +71,13 @@ type Tokens interface {
 
 // Config holds the dependencies of a Service. All fields are required.
 type Config struct {
-	Dir       string // holds a journal, a record and a token for each client; created if missing
-	UserHome  string // the folder with the clients' configuration
-	Env       func(string) string
-	Command   []string // starts the bridge of a client, to which "--client NAME" is added
+	Dir      string // holds a journal, a record and a token for each client; created if missing
+	UserHome string // the folder with the clients' configuration
+	Env      func(string) string
+	Command  []string // starts the bridge of a client, to which "--client NAME" is added
+	// URL is the address of MCP over HTTP. URLEnds is true if it ends with this run of the server.
+	URL       string
+	URLEnds   bool
 	Upstreams Upstreams
 	Secrets   Secrets
 	Tokens    Tokens
@@ -89,12 +92,7 @@ type Service struct {
 }
 
 // New returns a Service. It changes nothing.
-func New(cfg Config) (*Service, error) {
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "setup", "the folder "+cfg.Dir+" cannot be created", err)
-	}
-	return &Service{cfg: cfg}, nil
-}
+func New(cfg Config) (*Service, error) { return &Service{cfg: cfg}, nil }
 
 // Run returns at once.
 func (s *Service) Run(context.Context) error { return nil }
@@ -163,18 +161,18 @@ func (s *Service) save(r record) error {
 }
 
 // List implements setupserve.Clients.
-func (s *Service) List(context.Context) []setupserve.Status {
+func (s *Service) List(_ context.Context, folder string) []setupserve.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []setupserve.Status
 	for _, c := range clients.All() {
-		out = append(out, s.status(c))
+		out = append(out, s.status(c, folder))
 	}
 	return out
 }
 
-// status describes one client.
-func (s *Service) status(c clients.Client) setupserve.Status {
+// status describes one client, with the servers of the project in folder.
+func (s *Service) status(c clients.Client, folder string) setupserve.Status {
 	file := c.File(s.cfg.UserHome, s.cfg.Env)
 	st := setupserve.Status{Name: c.Name, Title: c.Title, File: file, Servers: []clients.Found{}}
 	now, err := c.Read(file)
@@ -184,7 +182,7 @@ func (s *Service) status(c clients.Client) setupserve.Status {
 	}
 	st.Found = now.Text != nil || c.Binary != "" && onPath(c.Binary, s.cfg.Env("PATH"))
 	st.Connected = now.Connected
-	st.Servers = append(st.Servers, now.Servers...)
+	st.Servers = slices.Concat(st.Servers, now.Servers, c.OfProjects(now, file, folder))
 	r, err := s.record(c.Name)
 	st.SetUp = err == nil && exists(s.journal(c.Name))
 	st.Moved = r.Servers
@@ -226,7 +224,20 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	out := setupserve.Result{
 		Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{},
 	}
-	move := s.movable(now, req.Move, out.Left)
+	if !req.DryRun {
+		if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", "the folder "+s.cfg.Dir+" cannot be created", err)
+		}
+	}
+	if req.HTTP { // before anything is moved
+		if _, err := c.Entry(clients.Server{URL: s.cfg.URL}); err != nil {
+			return setupserve.Result{}, err
+		}
+	}
+	for _, f := range c.OfProjects(now, file, req.Folder) {
+		out.Left[f.Name] = f.Stays
+	}
+	move := s.movable(now, req.Move, out.Left) // a server of the user has the same name: it counts
 	for _, server := range move {
 		readOnly, readWrite := s.folders(server)
 		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
@@ -250,15 +261,19 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			r.Servers[server.Name] = cmp.Or(again, d.Name)
 		}
 	}
-	changes, left, err := c.Plan(s.root(file), file, now, s.cfg.Command[0],
-		append(slices.Clone(s.cfg.Command[1:]), "--client", name), slices.Sorted(maps.Keys(r.Servers)))
+	own, err := s.entry(ctx, by, c, req, &r)
+	var changes []overlay.Change
+	var left map[string]string
+	if err == nil {
+		changes, left, err = c.Plan(s.root(file), file, now, own, slices.Sorted(maps.Keys(r.Servers)))
+	}
 	if err == nil {
 		for server, why := range left {
 			out.Left[server] = why
 		}
 		var after []byte
 		if after, err = overlay.Preview(now.Text, owner, changes); err == nil {
-			out.Difference = secret.NewMasker(valuesOf(now)).Mask(clients.Difference(now.Text, after))
+			out.Difference = secret.NewMasker(append(valuesOf(now), own.Headers[tokenHeader])).Mask(clients.Difference(now.Text, after))
 		}
 	}
 	if err == nil && !req.DryRun {
@@ -268,7 +283,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		s.takeBack(ctx, by, r)
 		return setupserve.Result{}, err
 	}
-	out.Moved = r.Servers
+	out.Moved, out.Warnings = r.Servers, s.warnings(file, req)
 	return out, nil
 }
 
@@ -377,12 +392,13 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 			left[f.Name] = f.Stays
 		case slices.Contains(names, f.Name) || slices.Contains(names, "*"):
 			out = append(out, f.Server)
+			delete(left, f.Name)
 		default:
 			left[f.Name] = "it was not chosen"
 		}
 	}
 	for _, name := range names {
-		if name != "*" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
+		if name != "*" && left[name] == "" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
 			left[name] = "it is not in the file"
 		}
 	}
@@ -390,10 +406,16 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 }
 
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
-// become secrets. A server that is an upstream already, from another client, is used again.
+// become secrets. A server that is an upstream already, from another client, is used again. If it comes
+// from a file, the upstream no longer belongs to that client, because a person asked for it by itself.
 func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
 	d, values, again := s.become(server, r.Client)
 	if again != "" {
+		if r.Client == "" {
+			if err := s.release(again); err != nil {
+				return err
+			}
+		}
 		r.Servers[server.Name] = again
 		return nil
 	}
@@ -505,7 +527,7 @@ func upstreamName(name string) string {
 
 // valuesOf returns the values of variables and headers that look like credentials, to mask them.
 func valuesOf(now clients.Config) (values []string) {
-	for _, f := range now.Servers {
+	for _, f := range append(slices.Clone(now.Servers), clients.Found{Server: now.Own}) {
 		for _, m := range []map[string]string{f.Env, f.Headers} {
 			for name, value := range m {
 				if credential(name, value) {
@@ -532,32 +554,31 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 	}
 	r.Client = name
 	file := cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
-	before, _ := os.ReadFile(file) // only for the difference
+	before, _ := c.Read(file) // only for the difference
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
 	now, err := c.Read(file)
 	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
-		if err := hostfs.WriteFile(target(file), rest); err != nil {
+		if err := hostfs.RewriteFile(target(file), rest); err != nil {
 			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
 		}
 	}
-	after, _ := os.ReadFile(file)
-	now, _ = c.Read(file)
-	s.takeBack(ctx, by, r)
+	after, _ := c.Read(file)
 	return setupserve.Result{
-		Client: name, File: file, Moved: r.Servers,
-		Difference: secret.NewMasker(valuesOf(now)).Mask(clients.Difference(before, after)),
+		Client: name, File: file, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
+		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(after)...)).Mask(clients.Difference(before.Text, after.Text)),
 	}, nil
 }
 
 // takeBack removes what a setup created: the upstreams that no other client uses, their secrets,
-// the token and the record. Failures are logged, because the client's file is right already.
-func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) {
+// the token and the record. It returns the names of the removed upstreams. Failures are logged, because
+// the client's file is right already.
+func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range r.Added {
 		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
-			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, ofUpstream(r.Secrets, name)...)
+			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, r.secretsOf(name)...)
 			if err := s.save(other); err != nil {
 				s.cfg.Logger.Warn("record of a client not written", "client", other.Client, "err", err)
 			}
@@ -567,7 +588,8 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			s.cfg.Logger.Warn("upstream of a client not removed", "client", r.Client, "upstream", name, "err", err)
 			continue
 		}
-		for _, secretName := range ofUpstream(r.Secrets, name) {
+		removed = append(removed, name)
+		for _, secretName := range r.secretsOf(name) {
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
 	}
@@ -578,11 +600,42 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 	}
 	_ = os.Remove(s.tokenFile(r.Client))
 	_ = os.Remove(s.recordFile(r.Client))
+	return removed
 }
 
-// ofUpstream returns the secrets that were created for an upstream.
-func ofUpstream(secrets []string, upstream string) []string {
-	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !strings.HasPrefix(name, upstream+"-") })
+// secretsOf returns the secrets that were created for one of the added upstreams: those that begin
+// with its name, and not with the longer name of another one.
+func (r record) secretsOf(upstream string) (out []string) {
+	for _, name := range r.Secrets {
+		owner := ""
+		for _, added := range r.Added {
+			if strings.HasPrefix(name, added+"-") && len(added) > len(owner) {
+				owner = added
+			}
+		}
+		if owner == upstream {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// release removes an upstream and its secrets from the records of the clients whose setup added it,
+// so that their undo leaves it.
+func (s *Service) release(upstream string) error {
+	for _, c := range clients.All() {
+		r, err := s.record(c.Name)
+		if err != nil || !slices.Contains(r.Added, upstream) {
+			continue
+		}
+		own := r.secretsOf(upstream)
+		r.Secrets = slices.DeleteFunc(r.Secrets, func(name string) bool { return slices.Contains(own, name) })
+		r.Added = slices.DeleteFunc(r.Added, func(name string) bool { return name == upstream })
+		if err := s.save(r); err != nil {
+			return capability.Wrap(capability.CodeFailed, "setup", "the record of "+c.Title+" cannot be written", err)
+		}
+	}
+	return nil
 }
 
 // usedElsewhere returns the record of another client whose servers include the upstream.

@@ -90,6 +90,7 @@ func (r *rig) start(t *testing.T) {
 	var err error
 	if r.Service, err = setup.New(setup.Config{
 		Dir: r.dir, UserHome: r.user, Env: func(string) string { return "" }, Command: []string{"/bin/junctor", "mcp"},
+		URL:       "http://127.0.0.1:7777/mcp",
 		Upstreams: r.upstreams, Secrets: r.secrets, Tokens: r.policy, Logger: slog.New(slog.DiscardHandler),
 	}); err != nil {
 		t.Fatal(err)
@@ -167,8 +168,9 @@ func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
 		t.Errorf("Connect again = %v, want conflict", err)
 	}
 
-	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
-		t.Fatal(err)
+	undone, err := r.Disconnect(t.Context(), admin(), "claude")
+	if err != nil || !slices.Equal(undone.Removed, []string{"files"}) {
+		t.Fatalf("Disconnect = removed %v, %v; want files removed", undone.Removed, err)
 	}
 	if got := read(t, file); got != claude {
 		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, claude)
@@ -209,8 +211,9 @@ func TestAServerOfTwoClientsIsOneUpstreamUntilBothAreUndone(t *testing.T) {
 		t.Errorf("upstreams %v, want one for the two equal servers and one for the other", got)
 	}
 	for i, name := range []string{"claude", "gemini", "cursor"} {
-		if _, err := r.Disconnect(t.Context(), admin(), name); err != nil {
-			t.Fatal(err)
+		undone, err := r.Disconnect(t.Context(), admin(), name)
+		if want := [][]string{nil, {"files-gemini"}, {"files"}}[i]; err != nil || !slices.Equal(undone.Removed, want) {
+			t.Errorf("undoing %s = removed %v, %v; want %v", name, undone.Removed, err, want)
 		}
 		want := [][]string{{"files", "files-gemini"}, {"files"}, nil}[i]
 		if got := names(); !slices.Equal(got, want) {
@@ -357,8 +360,8 @@ func TestABrokenFileStaysAsItIs(t *testing.T) {
 	if got := read(t, file); got != "{ broken" {
 		t.Errorf("the file has %q, want it unchanged", got)
 	}
-	i := slices.IndexFunc(r.List(t.Context()), func(s setupserve.Status) bool { return s.Name == "claude" })
-	if s := r.List(t.Context())[i]; s.Fault == "" || s.SetUp {
+	i := slices.IndexFunc(r.List(t.Context(), ""), func(s setupserve.Status) bool { return s.Name == "claude" })
+	if s := r.List(t.Context(), "")[i]; s.Fault == "" || s.SetUp {
 		t.Errorf("status %+v, want a fault", s)
 	}
 }
@@ -375,11 +378,32 @@ func TestGooseMayWriteItsFileAgain(t *testing.T) {
 		t.Errorf("the file has\n%s\nwant junctor, and no credential", got)
 	}
 	r.write(t, ".config/goose/config.yaml", "A: 2\nextensions:\n  junctor:\n    args:\n    - mcp\n    cmd: /bin/junctor\n    enabled: true\n    type: stdio\n")
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatalf("changing the mode of the file: %v", err)
+	}
 	if _, err := r.Disconnect(t.Context(), admin(), "goose"); err != nil {
 		t.Fatalf("undoing the setup: %v", err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("after the undo the mode is %v (%v), want 0640", info.Mode().Perm(), err)
 	}
 	want := "A: 2\nextensions:\n  files:\n      type: stdio\n      cmd: files\n      envs: {TOKEN: very-secret-1}\n"
 	if got := read(t, file); got != want {
 		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestServersOfProjectsStayWithTheReason(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	r.write(t, ".claude.json", `{"mcpServers": {"files": {"command": "files"}}, "projects": {"/p": {"mcpServers": {"files": {"command": "a"}, "notes": {"command": "b"}}}}}`)
+	r.write(t, "work/.mcp.json", `{"mcpServers": {"tracker": {"command": "c"}}}`)
+	folder := filepath.Join(r.user, "work")
+	done, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*", "notes"}, Folder: folder})
+	want := map[string]string{
+		"notes": "it is defined by project, in /p", "tracker": "it is defined by project, in " + filepath.Join(folder, ".mcp.json"),
+	}
+	if d := cmp.Diff(want, done.Left); err != nil || d != "" || done.Moved["files"] != "files" || len(r.upstreams.added) != 1 {
+		t.Errorf("Connect = moved %v, %v; want files; left (-want +got):\n%s", done.Moved, err, d)
 	}
 }

@@ -14,7 +14,13 @@ import (
 // TestSetupConnectsTheProgramsThemselves lets each program list its MCP servers after junctor
 // setup, which those that connect for it do with the entry as it was written, and restores the
 // files.
-func TestSetupConnectsTheProgramsThemselves(t *testing.T) {
+func TestSetupConnectsTheProgramsThemselves(t *testing.T) { connectPrograms(t) }
+
+// TestSetupConnectsTheProgramsOverHTTP does the same with a URL and a token in the files.
+func TestSetupConnectsTheProgramsOverHTTP(t *testing.T) { connectPrograms(t, "--http") }
+
+func connectPrograms(t *testing.T, flags ...string) {
+	t.Helper()
 	bin, _ := commands(t)
 	binary := built.Junctor(t)
 	files := map[string]string{
@@ -37,6 +43,7 @@ func TestSetupConnectsTheProgramsThemselves(t *testing.T) {
 		return string(out)
 	}
 	args := []string{"--home", p.home, "setup", "--yes"}
+	args = append(args, flags...)
 	want := map[string]string{"claude": "✔ Connected", "codex": "enabled", "gemini": "junctor", "opencode": "connected"}
 	for name := range want {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {

@@ -10,19 +10,31 @@ import (
 
 // WriteFile creates or replaces a file atomically, with mode 0600. The content is on disk when it
 // returns, and a crash leaves the old content or the new one.
-func WriteFile(path string, data []byte) error { return replace(path, data, true) }
+func WriteFile(path string, data []byte) error { return replace(path, data, true, 0o600) }
+
+// RewriteFile is like [WriteFile] for a file that exists and keeps its mode.
+func RewriteFile(path string, data []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return replace(path, data, true, info.Mode().Perm())
+}
 
 // ReplaceFile is like [WriteFile], but does not wait for the disk: a loss of power can leave a file
 // that is empty.
-func ReplaceFile(path string, data []byte) error { return replace(path, data, false) }
+func ReplaceFile(path string, data []byte) error { return replace(path, data, false, 0o600) }
 
-func replace(path string, data []byte, sync bool) error {
+func replace(path string, data []byte, sync bool, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // already gone after the rename
 	_, err = tmp.Write(data)
+	if mode != 0o600 {
+		err = errors.Join(err, tmp.Chmod(mode))
+	}
 	if sync {
 		err = errors.Join(err, tmp.Sync())
 	}

@@ -35,8 +35,14 @@ type Client struct {
 	Keys []string
 	// files returns the candidates for the user's file, the first is created if none exists.
 	files func(home string, env func(string) string) []string
-	// entry returns the value of a server that runs a command.
-	entry func(command string, args []string) any
+	// entry returns the value of a server that runs a command, and remote that of one with a URL; remote
+	// is nil if the client's file has no such form.
+	entry  func(command string, args []string) any
+	remote func(url string, headers map[string]string) any
+	// project names the files of a project, relative to its folder. nested is the key of an object of
+	// the user's file with the same members for each project; it may be empty.
+	project []string
+	nested  string
 	// read reads the value of one server.
 	read func(raw json.RawMessage) (Server, string)
 }
@@ -60,7 +66,8 @@ func All() []Client {
 	return []Client{
 		{
 			Name: "claude", Title: "Claude Code", Binary: "claude", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".claude.json"), entry: typed("stdio"), read: readCommon,
+			project: []string{".mcp.json"}, nested: "projects", files: under(".claude.json"), entry: typed("stdio"),
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "claude-desktop", Title: "Claude Desktop", Format: JSON, Keys: []string{"mcpServers"},
@@ -68,19 +75,23 @@ func All() []Client {
 		},
 		{
 			Name: "codex", Title: "Codex", Binary: "codex", Format: TOML, Keys: []string{"mcp_servers"},
-			files: func(home string, env func(string) string) []string {
+			project: []string{".codex/config.toml"}, files: func(home string, env func(string) string) []string {
 				if dir := env("CODEX_HOME"); filepath.IsAbs(dir) {
 					return []string{filepath.Join(dir, "config.toml")}
 				}
 				return []string{filepath.Join(home, ".codex", "config.toml")}
-			}, entry: plainEntry, read: readCommon,
+			}, entry: plainEntry, remote: func(url string, headers map[string]string) any {
+				return remoteEntry{URL: url, HTTPHeaders: headers}
+			}, read: readCommon,
 		},
 		{
 			Name: "gemini", Title: "Gemini CLI", Binary: "gemini", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".gemini/settings.json"), entry: plainEntry, read: readCommon,
+			project: []string{".gemini/settings.json"}, files: under(".gemini/settings.json"), entry: plainEntry,
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "opencode", Title: "OpenCode", Binary: "opencode", Format: JSON, Keys: []string{"mcp"},
+			project: []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
 			files: func(home string, env func(string) string) []string {
 				dir := filepath.Join(configDir(home, env), "opencode")
 				return []string{filepath.Join(dir, "opencode.json"), filepath.Join(dir, "opencode.jsonc")}
@@ -90,31 +101,35 @@ func All() []Client {
 					Type    string   `json:"type"`
 					Command []string `json:"command"`
 				}{"local", append([]string{command}, args...)}
-			}, read: readOpenCode,
+			}, remote: typedRemote("remote"), read: readOpenCode,
 		},
 		{
 			Name: "vscode", Title: "VS Code", Binary: "code", Format: JSON, Keys: []string{"servers"},
-			files: inConfig("Code/User/mcp.json"), entry: typed("stdio"), read: readCommon,
+			project: []string{".vscode/mcp.json"}, files: inConfig("Code/User/mcp.json"), entry: typed("stdio"),
+			remote: typedRemote("http"), read: readCommon,
 		},
 		{
 			Name: "cursor", Title: "Cursor", Binary: "cursor", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".cursor/mcp.json"), entry: plainEntry, read: readCommon,
+			project: []string{".cursor/mcp.json"}, files: under(".cursor/mcp.json"), entry: plainEntry, remote: typedRemote(""), read: readCommon,
 		},
 		{
 			Name: "windsurf", Title: "Windsurf", Binary: "windsurf", Format: JSON, Keys: []string{"mcpServers"},
-			files: under(".codeium/windsurf/mcp_config.json"), entry: plainEntry, read: readCommon,
+			files: under(".codeium/windsurf/mcp_config.json"), entry: plainEntry,
+			remote: func(url string, headers map[string]string) any {
+				return map[string]any{"serverUrl": url, "headers": headers}
+			}, read: readCommon,
 		},
 		{
 			Name: "zed", Title: "Zed", Binary: "zed", Format: JSON, Keys: []string{"context_servers"},
-			files: func(home string, env func(string) string) []string {
+			project: []string{".zed/settings.json"}, files: func(home string, env func(string) string) []string {
 				return []string{filepath.Join(configDir(home, env), "zed", "settings.json")}
-			}, entry: plainEntry, read: readCommon,
+			}, entry: plainEntry, remote: typedRemote(""), read: readCommon,
 		},
 		{
 			Name: "goose", Title: "goose", Binary: "goose", Format: YAML, Keys: []string{"extensions"},
 			files: func(home string, env func(string) string) []string {
 				return []string{filepath.Join(configDir(home, env), "goose", "config.yaml")}
-			}, entry: plainEntry, read: readGoose,
+			}, entry: plainEntry, remote: typedRemote("streamable_http"), read: readGoose,
 		},
 	}
 }
@@ -144,9 +159,17 @@ func (c Client) File(home string, env func(string) string) string {
 	return all[0]
 }
 
-// Entry returns the JSON value of a server that runs a command.
-func (c Client) Entry(command string, args []string) (json.RawMessage, error) {
-	return json.Marshal(c.entry(command, slices.Clone(args)))
+// Entry returns the JSON value of a server, which has a command or else a URL. Error: invalid_input,
+// reason client_no_http, for a URL that the client's file has no form for.
+func (c Client) Entry(own Server) (json.RawMessage, error) {
+	if own.URL == "" {
+		return json.Marshal(c.entry(own.Command, slices.Clone(own.Args)))
+	}
+	if c.remote == nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "clients", "%s has no servers with a URL in its file", c.Title).
+			With("client_no_http", "leave --http out, and it gets a command that connects to junctor")
+	}
+	return json.Marshal(c.remote(own.URL, own.Headers))
 }
 
 func under(path string) func(string, func(string) string) []string {
@@ -184,4 +207,18 @@ func plainEntry(command string, args []string) any { return commandEntry{Command
 
 func typed(kind string) func(string, []string) any {
 	return func(command string, args []string) any { return commandEntry{kind, command, args} }
+}
+
+// remoteEntry is a server with a URL. Each client has another spelling of its members.
+type remoteEntry struct {
+	Type        string            `json:"type,omitempty"`
+	URL         string            `json:"url,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	HTTPHeaders map[string]string `json:"http_headers,omitempty"`
+}
+
+func typedRemote(kind string) func(string, map[string]string) any {
+	return func(url string, headers map[string]string) any {
+		return remoteEntry{Type: kind, URL: url, Headers: headers}
+	}
 }

@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
@@ -90,75 +92,101 @@ func env(string) string { return "" }
 // file back, and undoes it.
 func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
 	t.Parallel()
-	texts := fixtures()
+	bridge := clients.Server{Name: "junctor", Command: "/bin/junctor", Args: []string{"mcp", "--client", "x"}}
+	remote := clients.Server{
+		Name: "junctor", URL: "http://127.0.0.1:7777/mcp", Headers: map[string]string{"Authorization": "Bearer jnc_0123456789"},
+	}
 	for _, c := range clients.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			home := t.TempDir()
-			file := c.File(home, env)
-			text, ok := texts[c.Name]
-			if !ok {
-				t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
+		t.Run(c.Name, func(t *testing.T) { t.Parallel(); connectAndRestore(t, c, bridge) })
+		if c.Name != "claude-desktop" {
+			t.Run(c.Name+" over HTTP", func(t *testing.T) { t.Parallel(); connectAndRestore(t, c, remote) })
+		}
+	}
+}
+
+func TestAClientWithoutRemoteServersIsNotConnectedOverHTTP(t *testing.T) {
+	t.Parallel()
+	c, err := clients.Find("claude-desktop")
+	if err != nil {
+		t.Fatalf("finding the client: %v", err)
+	}
+	_, _, err = c.Plan("/home", "/home/file", clients.Config{}, clients.Server{URL: "http://127.0.0.1:7777/mcp"}, nil)
+	if e := capability.AsError(err); e == nil || e.Reason != "client_no_http" || !strings.Contains(e.Message, "Claude Desktop") {
+		t.Errorf("Plan with a URL = %v, want client_no_http with the name of the client", err)
+	}
+}
+
+// connectAndRestore connects a client with the entry own, moves one server, reads the file back, and
+// undoes it.
+func connectAndRestore(t *testing.T, c clients.Client, own clients.Server) {
+	t.Helper()
+	texts := fixtures()
+	home := t.TempDir()
+	file := c.File(home, env)
+	text, ok := texts[c.Name]
+	if !ok {
+		t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now, err := c.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []clients.Found{
+		{Server: clients.Server{
+			Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Env: map[string]string{"TOKEN": "abc"},
+		}},
+		{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
+	}
+	movable := func(list []clients.Found) []clients.Found {
+		return slices.DeleteFunc(slices.Clone(list), func(f clients.Found) bool { return f.Stays == "it is an extension of the client itself" })
+	}
+	if d := cmp.Diff(want, movable(now.Servers)); d != "" || now.Connected {
+		t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
+	}
+	changes, left, err := c.Plan(home, file, now, own, []string{"files"})
+	if err != nil || len(left) > 0 {
+		t.Fatalf("Plan = %v, left %v; want nil and nothing left", err, left)
+	}
+	preview, err := overlay.Preview(now.Text, "setup", changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal := filepath.Join(t.TempDir(), "journal")
+	if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(after.Text) != string(preview) {
+		t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
+	}
+	if d := cmp.Diff(own, after.Own, cmpopts.EquateEmpty()); d != "" {
+		t.Errorf("the entry of junctor (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want[1:], movable(after.Servers)); d != "" || !after.Connected {
+		t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
+			if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
+				t.Errorf("the line %q is gone; want string(after.Text) with strings.TrimSpace(line)", line)
 			}
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			now, err := c.Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := []clients.Found{
-				{Server: clients.Server{
-					Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Env: map[string]string{"TOKEN": "abc"},
-				}},
-				{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
-			}
-			movable := func(list []clients.Found) []clients.Found {
-				return slices.DeleteFunc(slices.Clone(list), func(f clients.Found) bool { return f.Stays == "it is an extension of the client itself" })
-			}
-			if d := cmp.Diff(want, movable(now.Servers)); d != "" || now.Connected {
-				t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
-			}
-			changes, left, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp", "--client", c.Name}, []string{"files"})
-			if err != nil || len(left) > 0 {
-				t.Fatalf("Plan = %v, left %v; want nil and nothing left", err, left)
-			}
-			preview, err := overlay.Preview(now.Text, "setup", changes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			journal := filepath.Join(t.TempDir(), "journal")
-			if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
-				t.Fatal(err)
-			}
-			after, err := c.Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(after.Text) != string(preview) {
-				t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
-			}
-			if d := cmp.Diff(want[1:], movable(after.Servers)); d != "" || !after.Connected {
-				t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
-			}
-			for line := range strings.Lines(text) {
-				if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
-					if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
-						t.Errorf("the line %q is gone; want string(after.Text) with strings.TrimSpace(line)", line)
-					}
-				}
-			}
-			if err := overlay.Undo(t.Context(), journal); err != nil {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(file)
-			if d := cmp.Diff(text, string(got)); err != nil || d != "" {
-				t.Errorf("after the undo: %v (-want +got):\n%s", err, d)
-			}
-		})
+		}
+	}
+	if err := overlay.Undo(t.Context(), journal); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if d := cmp.Diff(text, string(got)); err != nil || d != "" {
+		t.Errorf("after the undo: %v (-want +got):\n%s", err, d)
 	}
 }
 
@@ -171,7 +199,7 @@ func TestAMissingFileIsCreatedAndRemovedAgain(t *testing.T) {
 		if err != nil || now.Text != nil {
 			t.Fatalf("%s: Read = %+v, %v; want an empty configuration", c.Name, now, err)
 		}
-		changes, _, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp"}, nil)
+		changes, _, err := c.Plan(home, file, now, clients.Server{Command: "/bin/junctor", Args: []string{"mcp"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,6 +262,88 @@ func TestServersThatCannotBeMovedSayWhy(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reasons (-want +got):\n%s", d)
+	}
+}
+
+// TestEachReasonToStayIsListed reads, for each client that has the form, a server that cannot be moved.
+func TestEachReasonToStayIsListed(t *testing.T) {
+	t.Parallel()
+	const (
+		sse, login, own = "its transport is sse", "the client logs in to it", "it is an extension of the client itself"
+		variable        = "its credential is a variable of the client's environment"
+		prompt          = "the value of Authorization is a variable of the client"
+	)
+	json := func(key, value string) string { return `{"` + key + `": {"x": ` + value + `}}` }
+	for _, c := range []struct{ client, text, want string }{
+		{"claude", json("mcpServers", `{"type": "sse", "url": "https://x.example"}`), sse},
+		{"claude", json("mcpServers", `{"type": "http", "url": "https://x.example", "oauth": {"clientId": "a"}}`), login},
+		{"claude", json("mcpServers", `{"url": "https://x.example", "headersHelper": "/bin/x"}`), "its headers come from a program that the client runs"},
+		{"gemini", json("mcpServers", `{"url": "https://x.example", "type": "sse"}`), sse},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "oauth": {"enabled": true}}`), login},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "oauth": {"enabled": false}}`), ""},
+		{"gemini", json("mcpServers", `{"httpUrl": "https://x.example", "authProviderType": "google_credentials"}`), login},
+		{"opencode", json("mcp", `{"type": "remote", "url": "https://x.example", "oauth": {}}`), login},
+		{"opencode", json("mcp", `{"type": "remote", "url": "https://x.example", "oauth": false}`), ""},
+		{"cursor", json("mcpServers", `{"url": "https://x.example", "auth": {"CLIENT_ID": "a"}}`), login},
+		{"vscode", json("servers", `{"type": "http", "url": "https://x.example", "headers": {"Authorization": "${input:key}"}}`), prompt},
+		{"vscode", json("servers", `{"command": "x", "envFile": "/x/.env"}`), "its variables are in the file /x/.env"},
+		{"vscode", json("servers", `{"type": "sse", "url": "https://x.example"}`), sse},
+		{"zed", json("context_servers", `{"source": "extension", "settings": {}}`), own},
+		{"codex", "[mcp_servers.x]\nurl = \"https://x.example\"\nbearer_token_env_var = \"A\"\n", variable},
+		{"codex", "[mcp_servers.x]\ncommand = \"x\"\nenv_vars = [\"A\"]\n", variable},
+		{"goose", "extensions:\n  x: {type: builtin, name: x}\n", own},
+		{"goose", "extensions:\n  x: {type: sse, uri: https://x.example}\n", sse},
+		{"goose", "extensions:\n  x: {type: stdio, cmd: x, env_keys: [A]}\n", "its credentials are in the keyring of the client"},
+	} {
+		client, err := clients.Find(c.client)
+		if err != nil {
+			t.Fatalf("finding %s: %v", c.client, err)
+		}
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatalf("writing the file: %v", err)
+		}
+		now, err := client.Read(file)
+		if err != nil || len(now.Servers) != 1 || now.Servers[0].Stays != c.want {
+			t.Errorf("%s: Read(%s) = %+v, %v; want one server with the reason %q", c.client, c.text, now.Servers, err, c.want)
+		}
+	}
+}
+
+func TestServersOfProjectsAreFoundAndStay(t *testing.T) {
+	t.Parallel()
+	texts := fixtures()
+	for _, c := range clients.All() {
+		home, folder := t.TempDir(), t.TempDir()
+		name := map[string]string{
+			"claude": ".mcp.json", "codex": ".codex/config.toml", "gemini": ".gemini/settings.json", "opencode": ".opencode/opencode.jsonc",
+			"vscode": ".vscode/mcp.json", "cursor": ".cursor/mcp.json", "zed": ".zed/settings.json",
+		}[c.Name]
+		var want []string
+		now := clients.Config{}
+		if c.Name == "claude" {
+			now.Text = []byte(`{"projects": {"/b": {"mcpServers": {"one": {"command": "x"}, "junctor": {}}}, "/a": {"mcpServers": {"two": 3}}, "/c": 7}}`)
+			want = []string{"two: it is defined by project, in /a", "one: it is defined by project, in /b"}
+		}
+		if name != "" {
+			file := filepath.Join(folder, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(texts[c.Name]), 0o600)); err != nil {
+				t.Fatalf("writing %s: %v", file, err)
+			}
+			want = append(want, "files: it is defined by project, in "+file, "other: it is defined by project, in "+file)
+		}
+		list := func(folder, file string) (got []string) {
+			for _, f := range c.OfProjects(now, file, folder) {
+				got = append(got, f.Name+": "+f.Stays)
+			}
+			return got
+		}
+		if d := cmp.Diff(want, list(folder, c.File(home, env))); d != "" {
+			t.Errorf("%s: OfProjects (-want +got):\n%s", c.Name, d)
+		}
+		if got := list(folder, filepath.Join(folder, name)); name != "" && len(got) != len(want)-2 {
+			t.Errorf("%s: OfProjects in the user's home = %v, want the user's file left out", c.Name, got)
+		}
 	}
 }
 

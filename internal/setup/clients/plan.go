@@ -3,6 +3,7 @@ package clients
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,22 +15,22 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 )
 
-// Plan returns the changes that give a client the server junctor, run by a command, and remove
-// other servers from it. home is the folder that contains the file. A server that cannot be
+// Plan returns the changes that give a client the server junctor, which is own, and remove other
+// servers from it. home is the folder that contains the file. A server that cannot be
 // removed safely is left out and returned in left, with the reason.
-func (c Client) Plan(home, file string, now Config, command string, args, remove []string) (
+func (c Client) Plan(home, file string, now Config, own Server, remove []string) (
 	changes []overlay.Change, left map[string]string, err error,
 ) {
+	entry, err := c.Entry(own)
+	if err != nil {
+		return nil, nil, err
+	}
 	if c.Format == TOML {
-		changes, left = c.planTOML(home, file, now, command, args, remove)
+		changes, left = c.planTOML(home, file, now, own, remove)
 		return changes, left, nil
 	}
 	if c.Format == YAML {
-		return c.planYAML(home, file, now, command, args, remove)
-	}
-	entry, err := c.Entry(command, args)
-	if err != nil {
-		return nil, nil, err
+		return c.planYAML(home, file, now, own, remove)
 	}
 	edits := []overlay.Edit{{Keys: append(slices.Clone(c.Keys), EntryName), Value: entry}}
 	for _, name := range remove {
@@ -38,7 +39,7 @@ func (c Client) Plan(home, file string, now Config, command string, args, remove
 	return []overlay.Change{{Kind: overlay.Merge, Root: home, Path: file, Edits: edits}}, nil, nil
 }
 
-func (c Client) planTOML(home, file string, now Config, command string, args, remove []string) (
+func (c Client) planTOML(home, file string, now Config, own Server, remove []string) (
 	changes []overlay.Change, left map[string]string,
 ) {
 	left = make(map[string]string)
@@ -53,14 +54,20 @@ func (c Client) planTOML(home, file string, now Config, command string, args, re
 		text = rest
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s.%s]\ncommand = %s\nargs = [", c.Keys[0], EntryName, strconv.Quote(command))
-	for i, arg := range args {
-		if i > 0 {
-			b.WriteString(", ")
+	fmt.Fprintf(&b, "[%s.%s]\n", c.Keys[0], EntryName)
+	if own.URL != "" {
+		var headers []string
+		for _, name := range slices.Sorted(maps.Keys(own.Headers)) {
+			headers = append(headers, strconv.Quote(name)+" = "+strconv.Quote(own.Headers[name]))
 		}
-		b.WriteString(strconv.Quote(arg))
+		fmt.Fprintf(&b, "url = %s\nhttp_headers = { %s }\n", strconv.Quote(own.URL), strings.Join(headers, ", "))
+	} else {
+		var args []string
+		for _, arg := range own.Args {
+			args = append(args, strconv.Quote(arg))
+		}
+		fmt.Fprintf(&b, "command = %s\nargs = [%s]\n", strconv.Quote(own.Command), strings.Join(args, ", "))
 	}
-	b.WriteString("]\n")
 	changes = append(changes, overlay.Change{Kind: overlay.Block, Hash: true, Root: home, Path: file, Text: b.String()})
 	return changes, left
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -14,13 +16,17 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 )
 
 const (
 
-	// unknownForm is why a server stays whose value cannot be read.
+	// unknownForm is why a server stays whose value cannot be read, ofClient why an extension stays, and
+	// heldLogin why one stays whose login the client holds.
 	unknownForm = "its form is not known"
+	ofClient    = "it is an extension of the client itself"
+	heldLogin   = "the client logs in to it"
 )
 
 // Found is a server of a client, and why it cannot be moved.
@@ -34,6 +40,7 @@ type Found struct {
 type Config struct {
 	Text      []byte // as it is on disk; nil if the file does not exist
 	Connected bool   // it has an entry of junctor
+	Own       Server // that entry
 	Servers   []Found
 }
 
@@ -41,23 +48,35 @@ type Config struct {
 // reason client_config, with the file and the fault, if it is not of the expected form; it is
 // never changed then.
 func (c Client) Read(file string) (Config, error) {
-	f, err := os.Open(file)
-	if os.IsNotExist(err) {
+	text, err := readBounded(file)
+	if errors.Is(err, fs.ErrNotExist) {
 		return Config{}, nil
 	}
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil || len(text) > maxFileBytes {
-		return Config{}, c.broken(file, fmt.Sprintf("it cannot be read, or is larger than %d bytes", maxFileBytes))
 	}
 	out, err := c.parse(text)
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
 	}
 	return out, nil
+}
+
+// readBounded reads a regular file of at most maxFileBytes. A named pipe is not waited for.
+func readBounded(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|hostfs.NonBlocking, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("it is not a regular file"))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(text) > maxFileBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxFileBytes)
+	}
+	return text, err
 }
 
 // parse reads the text of a configuration.
@@ -68,12 +87,12 @@ func (c Client) parse(text []byte) (Config, error) {
 	}
 	out := Config{Text: text}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		if name == EntryName {
-			out.Connected = true
-			continue
-		}
 		server, stays := c.read(servers[name])
 		server.Name = name
+		if name == EntryName {
+			out.Connected, out.Own = true, server
+			continue
+		}
 		if stays == "" {
 			stays = c.unmovable(server)
 		}
@@ -155,6 +174,9 @@ func readCommon(raw json.RawMessage) (Server, string) {
 		HTTPHeaders                                            map[string]string `json:"http_headers"`
 		EnvHTTPHeaders                                         map[string]string `json:"env_http_headers"`
 		BearerTokenEnvVar                                      string            `json:"bearer_token_env_var"`
+		EnvVars                                                []json.RawMessage `json:"env_vars"`
+		Source, EnvFile, HeadersHelper, AuthProviderType       string
+		OAuth, Auth                                            json.RawMessage
 		Disabled                                               bool
 		Enabled                                                *bool
 	}
@@ -173,10 +195,28 @@ func readCommon(raw json.RawMessage) (Server, string) {
 		return s, "it is disabled"
 	case in.Type == "sse" || in.Transport == "sse":
 		return s, "its transport is sse"
-	case in.BearerTokenEnvVar != "" || len(in.EnvHTTPHeaders) > 0:
+	case in.Source == "extension":
+		return s, ofClient
+	case in.BearerTokenEnvVar != "" || len(in.EnvHTTPHeaders) > 0 || len(in.EnvVars) > 0:
 		return s, "its credential is a variable of the client's environment"
+	case in.EnvFile != "":
+		return s, "its variables are in the file " + in.EnvFile
+	case in.HeadersHelper != "":
+		return s, "its headers come from a program that the client runs"
+	case logsIn(in.OAuth) || logsIn(in.Auth) || in.AuthProviderType != "":
+		return s, heldLogin
 	}
 	return s, ""
+}
+
+// logsIn reports whether the settings of a login are present and not turned off.
+func logsIn(settings json.RawMessage) bool {
+	var in struct{ Enabled *bool }
+	switch string(settings) {
+	case "", "null", "false":
+		return false
+	}
+	return json.Unmarshal(settings, &in) != nil || in.Enabled == nil || *in.Enabled
 }
 
 // readOpenCode reads the form of OpenCode: the command is one list, and the variables are called
@@ -199,8 +239,8 @@ func readOpenCode(raw json.RawMessage) (Server, string) {
 	switch {
 	case in.Enabled != nil && !*in.Enabled:
 		return s, "it is disabled"
-	case len(in.OAuth) > 0 && string(in.OAuth) != "false":
-		return s, "the client logs in to it"
+	case logsIn(in.OAuth):
+		return s, heldLogin
 	}
 	return s, ""
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 
 // planYAML plans the changes of a YAML file whose servers are the members of one top-level mapping in
 // block style. Each change is checked: the file means the same afterwards, but for that member.
-func (c Client) planYAML(home, file string, now Config, command string, args, remove []string) (
+func (c Client) planYAML(home, file string, now Config, own Server, remove []string) (
 	changes []overlay.Change, left map[string]string, err error,
 ) {
 	left = make(map[string]string)
@@ -37,7 +38,7 @@ func (c Client) planYAML(home, file string, now Config, command string, args, re
 		changes = append(changes, overlay.Change{Kind: overlay.Cut, Root: home, Path: file, Text: string(entry), Anchor: anchor})
 		text = rest
 	}
-	entry := yamlEntry(indent, command, args)
+	entry := yamlEntry(indent, own)
 	change := overlay.Change{Kind: overlay.Insert, Root: home, Path: file, Text: entry, Anchor: anchor}
 	if anchor == "" {
 		change = overlay.Change{Kind: overlay.Block, Hash: true, Root: home, Path: file, Text: key + ":\n" + entry}
@@ -59,8 +60,8 @@ func (c Client) RemoveEntry(text []byte) (rest []byte, ok bool) {
 	return rest, ok
 }
 
-// yamlEntry returns the lines of a server of goose that runs a command.
-func yamlEntry(indent, command string, args []string) string {
+// yamlEntry returns the lines of junctor as a server of goose.
+func yamlEntry(indent string, own Server) string {
 	var b strings.Builder
 	line := func(depth int, format string, values ...any) {
 		b.WriteString(indent + strings.Repeat("  ", depth))
@@ -68,12 +69,22 @@ func yamlEntry(indent, command string, args []string) string {
 	}
 	line(0, "%s:", EntryName)
 	line(1, "enabled: true")
-	line(1, "type: stdio")
-	line(1, "name: %s", EntryName)
-	line(1, "cmd: %s", strconv.Quote(command))
-	line(1, "args:")
-	for _, arg := range args {
-		line(1, "- %s", strconv.Quote(arg))
+	if own.URL != "" {
+		line(1, "type: streamable_http")
+		line(1, "name: %s", EntryName)
+		line(1, "uri: %s", strconv.Quote(own.URL))
+		line(1, "headers:")
+		for _, name := range slices.Sorted(maps.Keys(own.Headers)) {
+			line(2, "%s: %s", strconv.Quote(name), strconv.Quote(own.Headers[name]))
+		}
+	} else {
+		line(1, "type: stdio")
+		line(1, "name: %s", EntryName)
+		line(1, "cmd: %s", strconv.Quote(own.Command))
+		line(1, "args:")
+		for _, arg := range own.Args {
+			line(1, "- %s", strconv.Quote(arg))
+		}
 	}
 	line(1, "envs: {}")
 	line(1, "timeout: 300")
@@ -173,7 +184,7 @@ func readGoose(raw json.RawMessage) (Server, string) {
 	case in.Type == "sse":
 		return s, "its transport is sse"
 	case in.Type != "stdio" && in.Type != "streamable_http":
-		return s, "it is an extension of the client itself"
+		return s, ofClient
 	case in.Enabled != nil && !*in.Enabled:
 		return s, "it is disabled"
 	case len(in.EnvKeys) > 0:

@@ -53,7 +53,7 @@ func TestYAMLIsEditedAsText(t *testing.T) {
 		if strings.Contains(text, "files") && name != "Windows" { // both with and without a removal
 			move = []string{"files"}
 		}
-		changes, left, err := goose.Plan(home, file, now, `/opt/my "junctor`, []string{"mcp", "--client", "goose"}, move)
+		changes, left, err := goose.Plan(home, file, now, clients.Server{Command: `/opt/my "junctor`, Args: []string{"mcp", "--client", "goose"}}, move)
 		if err != nil || len(left) > 0 {
 			t.Errorf("%s: Plan: %v, left %v; want neither", name, err, left)
 			continue
@@ -98,7 +98,7 @@ func TestYAMLThatCannotBeEditedSafelyStays(t *testing.T) {
 			t.Errorf("%s: Read: %v", name, err)
 			continue
 		}
-		changes, _, err := goose.Plan(filepath.Dir(file), file, now, "/bin/junctor", nil, nil)
+		changes, _, err := goose.Plan(filepath.Dir(file), file, now, clients.Server{Command: "/bin/junctor"}, nil)
 		if e := capability.AsError(err); e == nil || e.Reason != "client_config" || !strings.Contains(e.Message, file) {
 			t.Errorf("%s: Plan = %v, %v; want client_config with the file", name, changes, err)
 		}
@@ -112,7 +112,7 @@ func TestYAMLThatCannotBeEditedSafelyStays(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reading anchors: %v", err)
 	}
-	_, left, err := goose.Plan(filepath.Dir(file), file, now, "/bin/junctor", nil, []string{"files", "more", "none"})
+	_, left, err := goose.Plan(filepath.Dir(file), file, now, clients.Server{Command: "/bin/junctor"}, []string{"files", "more", "none"})
 	if err != nil || len(left) != 1 || left["none"] == "" {
 		t.Errorf("Plan = %v, left %v; want only none left", err, left)
 	}

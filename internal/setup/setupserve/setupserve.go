@@ -4,6 +4,7 @@ package setupserve
 import (
 	"context"
 	"net/http"
+	"path/filepath"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -12,8 +13,9 @@ import (
 
 // Clients connects and disconnects clients.
 type Clients interface {
-	// List returns every client that is known, installed or not.
-	List(ctx context.Context) []Status
+	// List returns every client that is known, installed or not. folder is the folder of a project whose
+	// files are read too; it may be empty.
+	List(ctx context.Context, folder string) []Status
 	// Connect writes junctor into a client's configuration. With DryRun it changes nothing.
 	// Errors: not_found for an unknown client; invalid_input, reason client_config, for a file
 	// that cannot be used; conflict, reason client_set_up.
@@ -43,6 +45,11 @@ type Request struct {
 	Move       []string `json:"move"` // servers to move behind junctor; "*" means all that can be
 	TrustHints bool     `json:"trust_hints"`
 	DryRun     bool     `json:"dry_run"`
+	// HTTP writes the URL of MCP and a header with the client's token instead of a command. Error:
+	// invalid_input, reason client_no_http, for a client whose file has no form for it.
+	HTTP bool `json:"http"`
+	// Folder is the absolute path of a project, whose servers Result.Left then names too.
+	Folder string `json:"folder"`
 }
 
 // Import is a file with MCP servers, in the form of any client.
@@ -61,6 +68,10 @@ type Result struct {
 	Difference string            `json:"difference,omitempty"` // lines of the file, with credentials masked
 	Moved      map[string]string `json:"moved"`
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
+	// Removed are the upstreams that an undo removed from junctor.
+	Removed []string `json:"removed,omitempty"`
+	// Warnings are sentences about what should be considered.
+	Warnings []string `json:"warnings,omitempty"`
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
 	// Secrets are the names of those that an import created, or would.
@@ -90,16 +101,32 @@ func New(cfg Config) *Surface { return &Surface{cfg} }
 func (s *Surface) Routes(mux *http.ServeMux) {
 	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
 	mux.Handle("GET /api/v1/clients", admin(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		return httpapi.Answer(w, map[string]any{"clients": s.Clients.List(r.Context())}, nil)
+		folder := r.URL.Query().Get("folder")
+		if err := checkFolder(folder); err != nil {
+			return err
+		}
+		return httpapi.Answer(w, map[string]any{"clients": s.Clients.List(r.Context(), folder)}, nil)
 	}))
 	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
 	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
 	mux.Handle("POST /api/v1/imports", admin(s.importFile))
 }
 
+// checkFolder fails with invalid_input, reason invalid_folder, unless folder is empty or absolute.
+func checkFolder(folder string) error {
+	if folder == "" || filepath.IsAbs(folder) {
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "clients", "the folder %q of a project is not an absolute path", folder).
+		With("invalid_folder", "")
+}
+
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req Request
 	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if err := checkFolder(req.Folder); err != nil {
 		return err
 	}
 	done, err := s.Clients.Connect(r.Context(), who, r.PathValue("name"), req)

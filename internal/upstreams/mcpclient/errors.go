@@ -18,13 +18,15 @@ import (
 // The reasons of the errors of this package.
 const (
 	reasonConnection   = "connection_failed"
-	reasonCredentials  = "unauthenticated"
 	reasonUpstream     = "upstream_error"
 	reasonParams       = "upstream_invalid_params"
 	reasonVersion      = "unsupported_version"
 	reasonIdle         = "idle_timeout"
 	reasonUpstreamBusy = "upstream_overloaded"
 )
+
+// ReasonCredentials is the reason of the error for a server that does not accept our credentials.
+const ReasonCredentials = "unauthenticated"
 
 // ReasonProgramMissing is the reason of the error for a program that is not on this machine.
 const ReasonProgramMissing = "program_missing"
@@ -139,7 +141,7 @@ func (c *Client) failure(a answer, sent bool) error {
 		return c.broken(a.err, sent)
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired:
 		return capability.Errorf(capability.CodeUnavailable, op, "%s does not accept our credentials (HTTP %d)", c.cfg.Name, a.status).
-			With(reasonCredentials, "an operator must renew the credentials of this upstream")
+			With(ReasonCredentials, "an operator must renew the credentials of this upstream")
 	case a.status == http.StatusTooManyRequests:
 		e := capability.Errorf(capability.CodeOverloaded, op, "%s takes no more requests for now", c.cfg.Name).With(reasonUpstreamBusy,
 			"try again later")
@@ -189,7 +191,7 @@ func (c *Client) noCredentials(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
 	}
-	return capability.Wrap(capability.CodeUnavailable, op, "the credentials for "+c.cfg.Name+" could not be had", err).With(reasonCredentials,
+	return capability.Wrap(capability.CodeUnavailable, op, "the credentials for "+c.cfg.Name+" could not be had", err).With(ReasonCredentials,
 		"")
 }
 

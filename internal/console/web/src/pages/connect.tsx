@@ -18,8 +18,15 @@ export function Connect() {
   const clients = useLoad<{ clients: Client[] }>("/api/v1/clients", /^client\./, 10000);
   const preview = useSignal<{ name: string; diff: string } | null>(null);
   const failed = useSignal<Failure | null>(null);
+  const undone = useSignal("");
+  const undo = async (c: Client) => {
+    const r = await remove<{ removed?: string[] }>(`/api/v1/clients/${c.name}`);
+    undone.value = `${c.title} is as it was before.` + (r?.removed?.length ? ` Removed from junctor: ${r.removed.join(", ")}.` : "");
+    clients.reload();
+  };
   const show = async (c: Client) => {
     failed.value = null;
+    undone.value = "";
     try {
       const body = await post<any>(`/api/v1/clients/${c.name}`, { dry_run: true });
       preview.value = { name: c.name, diff: body.difference };
@@ -37,6 +44,11 @@ export function Connect() {
       <Title sub="Agents that use junctor, and what junctor reaches for them.">Connect</Title>
       <h2>Agents on this machine</h2>
       {failed.value && <Trouble error={failed.value} />}
+      {undone.value && (
+        <p class="note" role="status">
+          {visible(undone.value)}
+        </p>
+      )}
       <Show of={clients}>
         {({ clients: list }) => (
           <ul class="list">
@@ -51,7 +63,7 @@ export function Connect() {
                   <span class="btns">
                     {c.found && !c.connected && <Act do={() => show(c)}>Connect…</Act>}
                     {c.set_up && (
-                      <Act kind="d" do={() => remove(`/api/v1/clients/${c.name}`).then(clients.reload)}>
+                      <Act kind="d" do={() => undo(c)}>
                         Undo
                       </Act>
                     )}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/setup"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const (
+	// startTimeout bounds the start of a server in the background.
+	startTimeout = 30 * time.Second
+	// serverStopTimeout bounds its end; it waits for the programs of MCP servers.
+	serverStopTimeout = 30 * time.Second
+	// probeTimeout bounds the question whether a server runs already.
+	probeTimeout = 5 * time.Second
+	// maxStartFault bounds what an error shows of the server's log.
+	maxStartFault = 1024
+)
+
+// setupServer makes sure that a server answers: one that was named or runs on the home, or else a new
+// one in the background. A server that was started to look only is stopped by stop. If the home was
+// never used, a look starts none and returns local instead, which previews as that server would.
+func (a *app) setupServer(ctx context.Context, look bool) (local *setup.Service, stop func(), err error) {
+	stop = func() {}
+	if a.server != "" || a.env("JUNCTOR_URL") != "" {
+		return nil, stop, nil
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err := a.client(); err == nil {
+		quick, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil) == nil {
+			return nil, stop, nil
+		}
+	}
+	if _, err := os.Stat(filepath.Join(home, "state")); look && errors.Is(err, fs.ErrNotExist) {
+		local, err := a.localSetup(home)
+		return local, stop, err
+	}
+	child, log, err := a.startServer(ctx, home)
+	if err != nil {
+		return nil, nil, err
+	}
+	if look {
+		return nil, func() { stopServer(child) }, nil
+	}
+	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s).\n", child.Process.Pid, log)
+	return nil, stop, child.Process.Release()
+}
+
+// startServer starts a server in the background and waits until it is ready. Its messages are
+// appended to log, logs/server.log in the home.
+func (a *app) startServer(ctx context.Context, home string) (child *exec.Cmd, log string, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	logs := filepath.Join(home, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, "", capability.Wrap(capability.CodeFailed, "setup", "the home "+home+" cannot be created", err)
+	}
+	f, err := os.OpenFile(filepath.Join(logs, "server.log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, "", capability.Wrap(capability.CodeFailed, "setup", "the log of the server cannot be opened", err)
+	}
+	defer f.Close()
+	before, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, "", err
+	}
+	child = exec.Command(program, "serve", "--home", home)
+	child.Env, child.Stderr = a.environ, f
+	child.SysProcAttr = ownSession()
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := child.Start(); err != nil {
+		return nil, "", capability.Wrap(capability.CodeFailed, "setup", "the server cannot be started", err)
+	}
+	ready := make(chan error, 1)
+	go func() { // ends with the line, or with the process
+		_, err := bufio.NewReader(out).ReadString('\n')
+		ready <- err
+	}()
+	select {
+	case err = <-ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(startTimeout):
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		text := "the server did not start; its log is " + f.Name() + faultOf(f, before)
+		return nil, "", capability.Wrap(capability.CodeUnavailable, "setup", text, err).
+			With("service_unavailable", "start it by hand to see why: "+server.StartCommand(home))
+	}
+	return child, f.Name(), nil
+}
+
+// faultOf returns the end of what a server that failed has written to its log, behind the byte before.
+func faultOf(log io.ReaderAt, before int64) string {
+	text, _ := io.ReadAll(io.NewSectionReader(log, before, 1<<20))
+	if len(text) > maxStartFault {
+		text = text[len(text)-maxStartFault:]
+		if _, rest, ok := strings.Cut(string(text), "\n"); ok {
+			text = []byte(rest)
+		}
+	}
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return ""
+	}
+	return ", which ends with:\n" + strings.TrimSpace(string(text))
+}
+
+// stopServer ends a server that startServer started, and waits for its end.
+func stopServer(child *exec.Cmd) {
+	_ = child.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(serverStopTimeout, func() { _ = child.Process.Kill() })
+	defer timer.Stop()
+	_ = child.Wait()
+}
+
+// localSetup returns a setup for previews of a home that was never used: it has no upstreams, no
+// secrets and no tokens.
+func (a *app) localSetup(home string) (*setup.Service, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "setup", "the folder with the configuration of your clients is not known", err)
+	}
+	cfg, err := config.Load(home, "", false, a.environ, nil, programs.Configurable())
+	if err != nil {
+		return nil, err
+	}
+	return setup.New(setup.Config{
+		URL: setup.LocalURL("http://"+cfg.Listen) + "/mcp", URLEnds: strings.HasSuffix(cfg.Listen, ":0"),
+		Dir: filepath.Join(home, "clients"), UserHome: user, Env: a.env, Command: server.BridgeCommand(program, home),
+		Upstreams: noUpstreams{}, Secrets: noSecrets{}, Tokens: noTokens{}, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// noUpstreams, noSecrets and noTokens are those of a home that was never used. Their embedded
+// interfaces are nil, because a preview only reads.
+type (
+	noUpstreams struct{ setup.Upstreams }
+	noSecrets   struct{ setup.Secrets }
+	noTokens    struct{ tokens }
+	tokens      = setup.Tokens // a field of the name of a method is an error
+)
+
+func (noUpstreams) Find(setup.Definition) []setup.Definition { return nil }
+
+func (noUpstreams) Has(string) bool { return false }
+
+func (noSecrets) Get(name string) (secret.Value, error) {
+	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "setup", "the secret %s does not exist", name)
+}
+
+func (noTokens) Tokens(context.Context) ([]policy.Token, error) { return nil, nil }
