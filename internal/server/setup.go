@@ -8,6 +8,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/setup"
+	"github.com/junctor-run/junctor/internal/setup/declared"
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
@@ -28,6 +29,9 @@ func (s *Server) openSetup() error {
 	s.setup, err = setup.New(setup.Config{
 		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: command, Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
+		Declared: declared.Config{
+			Home: s.home.Dir, Gateway: s.gateway, Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
+		},
 	})
 	return err
 }

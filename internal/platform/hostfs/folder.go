@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // The errors of a folder that exceeds a bound.
@@ -20,7 +20,7 @@ var (
 // Folder is a folder of small files that people write, such as policies.
 type Folder struct {
 	Dir      string
-	Pattern  string // of filepath.Glob
+	Pattern  string // of filepath.Match
 	MaxFiles int
 	MaxBytes int64 // of all files together
 }
@@ -33,22 +33,26 @@ type File struct {
 
 // Read returns the files in the order of their names; none if the folder does not exist.
 func (f Folder) Read() ([]File, error) {
-	names, err := filepath.Glob(filepath.Join(f.Dir, f.Pattern))
-	if err != nil {
+	entries, err := os.ReadDir(f.Dir) // sorted
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if len(names) > f.MaxFiles {
-		return nil, ErrTooManyFiles
-	}
-	slices.Sort(names)
-	files, left := make([]File, 0, len(names)), f.MaxBytes
-	for _, name := range names {
-		text, err := readRegular(name, left)
+	files, left := []File{}, f.MaxBytes
+	for _, e := range entries {
+		if ok, err := filepath.Match(f.Pattern, e.Name()); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		if len(files) == f.MaxFiles {
+			return nil, ErrTooManyFiles
+		}
+		text, err := readRegular(filepath.Join(f.Dir, e.Name()), left)
 		if err != nil {
 			return nil, err
 		}
 		left -= int64(len(text))
-		files = append(files, File{Name: filepath.Base(name), Text: text})
+		files = append(files, File{Name: e.Name(), Text: text})
 	}
 	return files, nil
 }
