@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"maps"
 	"os"
 	"slices"
@@ -22,6 +23,10 @@ func (s *Server) openSetup() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
 	}
+	id, err := s.home.key("gateway.id") // unlike its name it never changes
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the gateway's id cannot be kept", err)
+	}
 	command := []string{program, "mcp"}
 	if usual, err := FindHome(""); err != nil || usual != s.home.Dir || os.Getenv("JUNCTOR_HOME") != "" {
 		command = []string{program, "--home", s.home.Dir, "mcp"} // clients do not have this environment
@@ -30,7 +35,7 @@ func (s *Server) openSetup() error {
 		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: command, Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
 		Declared: declared.Config{
-			Home: s.home.Dir, Gateway: s.gateway, Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
+			Home: s.home.Dir, Gateway: hex.EncodeToString(id[:8]), Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
 		},
 	})
 	return err

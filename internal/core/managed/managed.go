@@ -16,7 +16,7 @@ const Reason = "managed_by_file"
 // Mark is stored in the record of an object that a file declares.
 type Mark struct {
 	File    string `json:"file"`              // relative to the home, such as config.d/team.yaml
-	Gateway string `json:"gateway,omitempty"` // the one whose home has the file
+	Gateway string `json:"gateway,omitempty"` // id of the one whose home has the file
 }
 
 // Refuse returns an error for an object that a file declares: conflict, reason managed_by_file. It
