@@ -189,17 +189,28 @@ func (w *writer) scalar(n *yaml.Node) error {
 	return nil
 }
 
-// Line returns the line of a value in a document that [ToJSON] accepts, by the keys and indexes of
-// an RFC 6901 pointer. If the document has only the beginning of the path, it is the line of the
-// last part that it has; 0 for an unreadable document.
-func Line(data []byte, path ...string) (line int) {
+// Lines finds the lines of the values of a document that [ToJSON] accepts.
+type Lines struct{ root *yaml.Node } // nil: the document cannot be read
+
+// LinesOf reads a document.
+func LinesOf(data []byte) (l Lines) {
 	defer func() { _ = recover() }() // see ToJSON
 	var root yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(data)).Decode(&root) != nil || root.Kind != yaml.DocumentNode || len(root.Content) != 1 {
+	if yaml.NewDecoder(bytes.NewReader(data)).Decode(&root) == nil && root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
+		l.root = root.Content[0]
+	}
+	return l
+}
+
+// Line returns the line of a value, by the keys and indexes of an RFC 6901 pointer. If the document
+// has only the beginning of the path, it is the line of the last part that it has; 0 for a document
+// that cannot be read.
+func (l Lines) Line(path ...string) int {
+	n := l.root
+	if n == nil {
 		return 0
 	}
-	n := root.Content[0]
-	line = n.Line
+	line := n.Line
 	for _, part := range path {
 		if n.Kind == yaml.AliasNode {
 			n = n.Alias

@@ -74,11 +74,11 @@ func TestTheLineOfAValueIsFound(t *testing.T) {
 		path string
 		want int
 	}{{"a", 1}, {"a b", 2}, {"a b 0", 3}, {"a b 1 two k", 4}, {"a c", 5}, {"a c 1 two", 4}, {"a none", 1}, {"a b 7", 2}, {"a b -1", 2}, {"none", 1}} {
-		if got := yamljson.Line([]byte(doc), strings.Fields(c.path)...); got != c.want {
+		if got := yamljson.LinesOf([]byte(doc)).Line(strings.Fields(c.path)...); got != c.want {
 			t.Errorf("Line(%q) = %d, want %d", c.path, got, c.want)
 		}
 	}
-	if got := yamljson.Line([]byte("a: ["), "a"); got != 0 {
+	if got := yamljson.LinesOf([]byte("a: [")).Line("a"); got != 0 {
 		t.Errorf("Line of a broken document = %d, want 0", got)
 	}
 }
@@ -89,7 +89,7 @@ func FuzzToJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := yamljson.ToJSON(data, "why")
-		_ = yamljson.Line(data, "a", "0", "b")
+		_ = yamljson.LinesOf(data).Line("a", "0", "b")
 		if err == nil && !jsonx.Valid(doc) {
 			t.Fatalf("%q; want not (err == nil && !jsonx.Valid(doc))", doc)
 		}

@@ -10,7 +10,9 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-func markOf(gateway string) managed.Mark { return managed.Mark{File: "config.d/a.yaml", Gateway: gateway} }
+func markOf(gateway string) managed.Mark {
+	return managed.Mark{File: "config.d/a.yaml", Gateway: gateway}
+}
 
 func (r *rig) declare(id, spec string) error {
 	return r.Declare(r.Context(), admin(), markOf("one"), id, []byte(spec))

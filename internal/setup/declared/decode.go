@@ -38,14 +38,14 @@ type entry struct {
 	file       string // relative to the home
 	line       int
 	spec       []byte // JSON, as its owner reads it
-	text       []byte // of the file
+	lines      yamljson.Lines
 }
 
 func (e *entry) key() string { return e.kind + " " + e.name }
 
 // fault returns the error for a part of the entry, which path leads to.
 func (e *entry) fault(path []string, format string, args ...any) error {
-	line := yamljson.Line(e.text, append([]string{e.kind + "s", e.name}, path...)...)
+	line := e.lines.Line(append([]string{e.kind + "s", e.name}, path...)...)
 	return fault(e.file, line, format, args...)
 }
 
@@ -104,6 +104,7 @@ func decodeFile(f hostfs.File) (list []entry, err error) {
 		}
 		return nil, fault(file, line, "%s", message)
 	}
+	lines := yamljson.LinesOf(f.Text)
 	var in struct {
 		Upstreams map[string]jsonx.Raw `json:"upstreams"`
 		Endpoints map[string]jsonx.Raw `json:"endpoints"`
@@ -113,14 +114,14 @@ func decodeFile(f hostfs.File) (list []entry, err error) {
 		if t, ok := errors.AsType[*jsonx.TypeError](err); ok {
 			path = strings.TrimPrefix(t.Pointer, "/")
 		}
-		return nil, fault(file, yamljson.Line(f.Text, strings.Split(path, "/")...), "%s; a file has upstreams and endpoints", err)
+		return nil, fault(file, lines.Line(strings.Split(path, "/")...), "%s; a file has upstreams and endpoints", err)
 	}
 	for _, of := range []struct {
 		kind    string
 		objects map[string]jsonx.Raw
 	}{{Endpoint, in.Endpoints}, {Upstream, in.Upstreams}} {
 		for _, name := range slices.Sorted(maps.Keys(of.objects)) {
-			e := entry{kind: of.kind, name: name, file: file, text: f.Text, line: yamljson.Line(f.Text, of.kind+"s", name)}
+			e := entry{kind: of.kind, name: name, file: file, lines: lines, line: lines.Line(of.kind+"s", name)}
 			if e.name == "" || len(e.name) > maxName {
 				return nil, fault(e.file, e.line, "a name has 1 to %d bytes", maxName)
 			}

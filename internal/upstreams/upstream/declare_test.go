@@ -12,7 +12,9 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-func markOf(gateway string) managed.Mark { return managed.Mark{File: "config.d/a.yaml", Gateway: gateway} }
+func markOf(gateway string) managed.Mark {
+	return managed.Mark{File: "config.d/a.yaml", Gateway: gateway}
+}
 
 func (r *rig) declare(spec string) error {
 	return r.Declare(r.Context(), admin(), markOf("one"), "far", []byte(spec))
@@ -135,4 +137,3 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		t.Errorf("%d upstreams, want none", got)
 	}
 }
-
