@@ -123,7 +123,8 @@ func (a *app) upstreamsCommand() *cobra.Command {
 					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
 				})
 			}
-			head, rows := managedColumn([]string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}, rows, by)
+			head := []string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}
+			head, rows = managedColumn(head, rows, by)
 			return a.table(head, rows, "no upstream is registered; add one with: junctor mcp add NAME -- COMMAND ARG...")
 		}),
 	}

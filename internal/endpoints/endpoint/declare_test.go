@@ -39,8 +39,9 @@ func TestADeclaredEndpointIsChangedByItsFileOnly(t *testing.T) {
 	_, _, same := r.Connect(ctx, endpoint.Request{ID: "far", BaseURL: h.url(), Token: secret.New(token), By: admin()})
 	_, _, url := r.Connect(ctx, endpoint.Request{ID: "other", BaseURL: h.url(), Token: secret.New(token), By: admin()})
 	for what, err := range map[string]error{"disconnect": r.Disconnect(ctx, admin(), "far"), "same id": same, "same URL": url} {
-		if e := fails(t, err, capability.CodeConflict, managed.Reason); e.Message != "the endpoint far is managed by config.d/a.yaml; change it there" {
-			t.Errorf("%s: %q, want the file that manages it", what, e.Message)
+		const want = "the endpoint far is managed by config.d/a.yaml; change it there"
+		if e := fails(t, err, capability.CodeConflict, managed.Reason); e.Message != want {
+			t.Errorf("%s: %q, want %q", what, e.Message, want)
 		}
 	}
 	fails(t, r.declare("twin", spec), capability.CodeConflict, managed.Reason)

@@ -415,7 +415,8 @@ func (f *Files) Checks() []httpapi.Check {
 			continue
 		}
 		checks = append(checks, httpapi.Check{
-			Name: s.Kind + " " + s.Name + " of " + s.File, Detail: "it could not be applied: " + why, Remedy: "correct it there; it is tried again by itself",
+			Name: s.Kind + " " + s.Name + " of " + s.File, Detail: "it could not be applied: " + why,
+			Remedy: "correct it there; it is tried again by itself",
 		})
 	}
 	if len(checks) == 0 && len(steps) > 0 {

@@ -139,7 +139,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// restart makes Files anew, as after a kill: only the owners keep anything.
+// restart makes other Files, as after a kill: only the owners keep anything.
 func (r *rig) restart() {
 	r.Files = New(Config{Home: r.home, Gateway: "g", Upstreams: r.up, Endpoints: r.ep, Logger: slog.New(slog.DiscardHandler)})
 }
@@ -205,7 +205,7 @@ func TestAnApplyMakesTheObjectsWhatTheFilesDeclare(t *testing.T) {
 		"remove endpoint e config.d/a.yaml\nremove upstream b config.d/a.yaml\nchange upstream a config.d/a.yaml url\nchange upstream c config.d/d.yaml url")
 	r.want("after the change", have(r.up, r.ep), "a config.d/a.yaml {\"url\":7}\nc config.d/d.yaml {\"url\":4}\nmine user of a user")
 
-	// A folder of somebody's checkout is compared only.
+	// Another folder is compared only.
 	r.want("another folder", r.rows(Request{DryRun: true, Files: []File{{Name: "a.yaml", Text: "upstreams: {mine: {url: 1}}"}}}),
 		"remove upstream a config.d/a.yaml\nremove upstream c config.d/d.yaml\nerror upstream mine config.d/a.yaml "+
 			"config.d/a.yaml:1: it was added by hand, so a file cannot declare it")
@@ -272,7 +272,8 @@ func TestAFaultChangesNothing(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(r.home, folder)); err != nil {
 		t.Fatalf("removing the folder: %v", err)
 	}
-	if _, err := r.Apply(t.Context(), server(), Request{}); err == nil || !strings.Contains(err.Error(), "the folder is missing, so the 3 objects") {
+	const missing = "the folder is missing, so the 3 objects"
+	if _, err := r.Apply(t.Context(), server(), Request{}); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without the folder: %v, want an error", err)
 	}
 	r.want("without the folder", have(r.up, r.ep), was)
@@ -388,41 +389,42 @@ func TestFaultsNameFileAndLine(t *testing.T) {
 	t.Parallel()
 	token := "ghp_" + strings.Repeat("a1B2", 9)
 	for text, want := range map[string]string{
-		"upstreams: [": "config.d/a.yaml",
+		"upstreams: [": "",
 		"upstreams:\n  a: {url: x}\n  a: {url: y}": `config.d/a.yaml:3: the key "a" is given twice`,
-		"\nclients: {}":                                             "config.d/a.yaml:2: /clients: is not a known field; a file has upstreams and endpoints",
-		"upstreams: []":                                             "config.d/a.yaml:1: /upstreams: is a JSON array",
-		"upstreams:\n  a:":                                          "config.d/a.yaml:2: upstream a has no members",
-		"upstreams:\n  a: text":                                     "config.d/a.yaml:2: upstream a has no members",
-		"upstreams:\n  a:\n    preset: open":                        "config.d/a.yaml:3: upstream a: preset is a rule",
-		"upstreams:\n  a:\n    name: b":                             "config.d/a.yaml:3: upstream a: name is not a known field",
-		"upstreams:\n  a:\n    managed: {file: b}":                  "config.d/a.yaml:3: upstream a: managed is not a known field",
-		"upstreams:\n  a:\n    args: [x]":                           "config.d/a.yaml:3: upstream a: args needs a command",
-		"upstreams:\n  a:\n    command: x\n    args: [1]":           "config.d/a.yaml:4: upstream a: args is a list of texts",
-		"upstreams:\n  a: {command: [x], args: [y]}":                "config.d/a.yaml:2: upstream a: args needs a command",
-		"upstreams:\n  a: {folders: {rx: [/a]}}":                    "config.d/a.yaml:2: upstream a: folders has the lists ro and rw",
-		"upstreams:\n  a: {folders: {}, read_only: [/]}":            "config.d/a.yaml:2: upstream a: folders is given twice",
-		"upstreams:\n  a: {trust_hints: true, hints_trusted: true}": "config.d/a.yaml:2: upstream a: trust_hints is given twice",
-		"upstreams:\n  a:\n    env:\n      API_KEY: hunter2": "config.d/a.yaml:4: upstream a: env.API_KEY looks like a credential, " +
+		"\nclients: {}":                                             ":2: /clients: is not a known field; a file has upstreams and endpoints",
+		"upstreams: []":                                             ":1: /upstreams: is a JSON array",
+		"upstreams:\n  a:":                                          ":2: upstream a has no members",
+		"upstreams:\n  a: text":                                     ":2: upstream a has no members",
+		"upstreams:\n  a:\n    preset: open":                        ":3: upstream a: preset is a rule",
+		"upstreams:\n  a:\n    name: b":                             ":3: upstream a: name is not a known field",
+		"upstreams:\n  a:\n    managed: {file: b}":                  ":3: upstream a: managed is not a known field",
+		"upstreams:\n  a:\n    args: [x]":                           ":3: upstream a: args needs a command",
+		"upstreams:\n  a:\n    command: x\n    args: [1]":           ":4: upstream a: args is a list of texts",
+		"upstreams:\n  a: {command: [x], args: [y]}":                ":2: upstream a: args needs a command",
+		"upstreams:\n  a: {folders: {rx: [/a]}}":                    ":2: upstream a: folders has the lists ro and rw",
+		"upstreams:\n  a: {folders: {}, read_only: [/]}":            ":2: upstream a: folders is given twice",
+		"upstreams:\n  a: {trust_hints: true, hints_trusted: true}": ":2: upstream a: trust_hints is given twice",
+		"upstreams:\n  a:\n    env:\n      API_KEY: hunter2": ":4: upstream a: env.API_KEY looks like a credential, " +
 			"which a file must not hold; store it with: junctor secrets set NAME, and write the name (env_secrets)",
-		"upstreams:\n  a:\n    env:\n      db_secret: hunter2":                 "config.d/a.yaml:4: upstream a: env.db_secret looks like a credential",
-		"upstreams:\n  a: {headers: {X-Plain: " + token + "}}":                 "config.d/a.yaml:2: upstream a: headers.X-Plain looks like a credential",
-		"upstreams:\n  a: {bearer_secret: " + token + "}":                      "config.d/a.yaml:2: upstream a: bearer_secret needs the name of a secret",
-		"upstreams:\n  a: {bearer_secret: Bearer hunter2}":                     "config.d/a.yaml:2: upstream a: bearer_secret needs the name of a secret",
-		"upstreams:\n  a: {env_secrets: {A: hunter2 hunter2}}":                 "config.d/a.yaml:2: upstream a: env_secrets.A needs the name of a secret",
-		"upstreams:\n  a: {url: 'https://hunter:hunter2@x.example'}":           "config.d/a.yaml:2: upstream a: url looks like a credential",
-		"upstreams:\n  a:\n    command: x\n    args:\n    - --api-key=hunter2": "config.d/a.yaml:5: upstream a: args.0 looks like a credential",
-		"upstreams:\n  a: {keys: [{kty: OKP, d: hunter2}]}":                    "config.d/a.yaml:2: upstream a: a key of a card is a public one",
-		"endpoints:\n  a: {token: hunter2}":                                    "config.d/a.yaml:2: endpoint a: token looks like a credential",
-		"upstreams: {'': {url: x}}":                                            "config.d/a.yaml:1: a name has 1 to 120 bytes",
-		"upstreams: {a: &x {url: x, y: *x}}":                                   "config.d/a.yaml:1: an alias holds itself",
-		bomb():                                                                 "config.d/a.yaml:",
-		strings.Repeat("#", 500<<10+1):                                         "config.d/a.yaml: the document has more than",
+		"upstreams:\n  a:\n    env:\n      db_secret: hunter2":                 ":4: upstream a: env.db_secret looks like a credential",
+		"upstreams:\n  a: {headers: {X-Plain: " + token + "}}":                 ":2: upstream a: headers.X-Plain looks like a credential",
+		"upstreams:\n  a: {bearer_secret: " + token + "}":                      ":2: upstream a: bearer_secret needs the name of a secret",
+		"upstreams:\n  a: {bearer_secret: Bearer hunter2}":                     ":2: upstream a: bearer_secret needs the name of a secret",
+		"upstreams:\n  a: {env_secrets: {A: hunter2 hunter2}}":                 ":2: upstream a: env_secrets.A needs the name of a secret",
+		"upstreams:\n  a: {url: 'https://hunter:hunter2@x.example'}":           ":2: upstream a: url looks like a credential",
+		"upstreams:\n  a:\n    command: x\n    args:\n    - --api-key=hunter2": ":5: upstream a: args.0 looks like a credential",
+		"upstreams:\n  a: {keys: [{kty: OKP, d: hunter2}]}":                    ":2: upstream a: a key of a card is a public one",
+		"endpoints:\n  a: {token: hunter2}":                                    ":2: endpoint a: token looks like a credential",
+		"upstreams: {'': {url: x}}":                                            ":1: a name has 1 to 120 bytes",
+		"upstreams: {a: &x {url: x, y: *x}}":                                   ":1: an alias holds itself",
+		bomb():                                                                 ":",
+		strings.Repeat("#", 500<<10+1):                                         ": the document has more than",
 	} {
 		_, err := decode([]hostfs.File{{Name: "a.yaml", Text: []byte(text)}})
 		e := capability.AsError(err)
-		if err == nil || e.Code != capability.CodeInvalidInput || e.Reason != ReasonFault || e.Hint == "" || !strings.HasPrefix(e.Message, want) {
-			t.Errorf("%.90q: %v, want a fault that begins with %s", text, err, want)
+		if err == nil || e.Code != capability.CodeInvalidInput || e.Reason != ReasonFault || e.Hint == "" ||
+			!strings.HasPrefix(e.Message, "config.d/a.yaml"+want) {
+			t.Errorf("%.90q: %v, want a fault that begins with config.d/a.yaml%s", text, err, want)
 		}
 		if strings.Contains(fmt.Sprint(err), "hunter2") || strings.Contains(fmt.Sprint(err), token) {
 			t.Errorf("%.90q: %v, want no value of it", text, err)
@@ -452,7 +454,8 @@ func TestBoundsOverSeveralFiles(t *testing.T) {
 	for i := range maxEntries + 1 {
 		fmt.Fprintf(&many, "  u%d: {url: x}\n", i)
 	}
-	if _, err := decode([]hostfs.File{{Name: "a.yaml", Text: []byte(many.String())}}); err == nil || !strings.Contains(err.Error(), "more than 512 objects") {
+	full := hostfs.File{Name: "a.yaml", Text: []byte(many.String())}
+	if _, err := decode([]hostfs.File{full}); err == nil || !strings.Contains(err.Error(), "more than 512 objects") {
 		t.Errorf("%d objects: %v, want an error", maxEntries+1, err)
 	}
 	r := newRig(t)
@@ -473,7 +476,8 @@ func TestBoundsOverSeveralFiles(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{
 		ab, c, bomb(), "upstreams: {a: {command: x, args: [y], folders: {ro: [/]}, network: all, trust_hints: yes}}", "upstreams: {a: &x {url: x}, b: *x}",
-		"endpoints: {a: {url: x, token_secret: y, trust_policy: {strictNames: true}}}", "upstreams: {a: {env: {A_TOKEN: x}}}", "- x", "a: !!binary aGk=",
+		"endpoints: {a: {url: x, token_secret: y, trust_policy: {strictNames: true}}}", "upstreams: {a: {env: {A_TOKEN: x}}}",
+		"- x", "a: !!binary aGk=",
 	} {
 		f.Add([]byte(text))
 	}

@@ -137,8 +137,8 @@ func decodeFile(f hostfs.File) (list []entry, err error) {
 // lineOf matches the line at the beginning of an error about YAML.
 var lineOf = regexp.MustCompile(`^(?:yaml: )?line ([0-9]{1,7}): `)
 
-// prepare checks a declaration for credentials, and sets spec: the members that are short forms in
-// files are written as the owner reads them.
+// prepare checks a declaration for credentials, and sets e.spec, in which the short forms of files
+// are written as the owner reads them.
 func (e *entry) prepare(raw jsonx.Raw) error {
 	var members map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(raw, &members); err != nil || members == nil {

@@ -43,8 +43,9 @@ func TestADeclaredUpstreamIsChangedByItsFileOnly(t *testing.T) {
 	marked.Managed = &managed.Mark{File: "x"}
 	_, add := r.Add(ctx, admin(), marked)
 	for what, err := range map[string]error{"remove": r.Remove(ctx, admin(), "far"), "set": set, "confine": confine} {
-		if e := fails(t, err, capability.CodeConflict, managed.Reason); e.Message != "the upstream far is managed by config.d/a.yaml; change it there" {
-			t.Errorf("%s: %q, want the file that manages it", what, e.Message)
+		const want = "the upstream far is managed by config.d/a.yaml; change it there"
+		if e := fails(t, err, capability.CodeConflict, managed.Reason); e.Message != want {
+			t.Errorf("%s: %q, want %q", what, e.Message, want)
 		}
 	}
 	fails(t, add, capability.CodeInvalidInput, "invalid_upstream")
