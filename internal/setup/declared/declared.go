@@ -419,7 +419,7 @@ func (f *Files) Checks() []httpapi.Check {
 			Remedy: "correct it there; it is tried again by itself",
 		})
 	}
-	if len(checks) == 0 && len(steps) > 0 {
+	if len(checks) == 0 {
 		detail := fmt.Sprintf("%d objects of %d files", len(steps), len(files))
 		if waiting > 0 {
 			detail += fmt.Sprintf(", %d of which are about to be applied", waiting)
