@@ -73,6 +73,7 @@ type Files struct {
 	applied [sha256.Size]byte // the files that were applied last, also without success
 	fault   string            // why they could not be applied; ""
 	failed  map[string]string // by entry, why it could not be applied
+	retry   time.Time         // of what could not be stored; zero: never
 }
 
 // New returns the folder of a home. The folder need not exist.
@@ -275,6 +276,12 @@ func (f *Files) apply(ctx context.Context, by capability.Principal, files []host
 		}
 	}
 	f.note(files, nil, failed)
+	left, err := f.plan(files)
+	if err != nil || slices.ContainsFunc(left, func(s step) bool { return s.Action != Keep }) {
+		f.mu.Lock()
+		f.retry = time.Now().Add(retryInterval)
+		f.mu.Unlock()
+	}
 	return rowsOf(steps), nil
 }
 
@@ -312,7 +319,7 @@ func (f *Files) note(files []hostfs.File, err error, failed map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applied = hostfs.Sum(files)
-	f.failed = failed
+	f.failed, f.retry = failed, time.Time{}
 	f.noteFault(err)
 }
 
@@ -347,7 +354,6 @@ type watch struct {
 	f     *Files
 	begun bool
 	seen  [sha256.Size]byte
-	retry time.Time // of what could not be stored; zero: never
 }
 
 // look reads the folder once, and applies it if it must be.
@@ -367,22 +373,15 @@ func (w *watch) look(ctx context.Context, now time.Time) {
 	}
 	sum := hostfs.Sum(files)
 	f.mu.Lock()
-	news := !w.begun || f.applied != sum
+	due := !w.begun || f.applied != sum || !f.retry.IsZero() && !now.Before(f.retry)
 	f.mu.Unlock()
 	settled := sum == w.seen
 	w.seen = sum
-	if !settled || !news && (w.retry.IsZero() || now.Before(w.retry)) {
+	if !settled || !due {
 		return
 	}
-	w.begun, w.retry = true, time.Time{}
-	server := capability.Principal{ID: "server", Role: capability.RoleAdmin}
-	if _, err := f.apply(ctx, server, files); err != nil {
-		return
-	}
-	steps, err := f.plan(files)
-	if err != nil || slices.ContainsFunc(steps, func(s step) bool { return s.Action != Keep }) {
-		w.retry = now.Add(retryInterval)
-	}
+	w.begun = true
+	_, _ = f.apply(ctx, capability.Principal{ID: "server", Role: capability.RoleAdmin}, files) // it notes what failed
 }
 
 // Checks reports files that cannot be applied, and objects that were not.

@@ -390,7 +390,7 @@ func TestFaultsNameFileAndLine(t *testing.T) {
 	token := "ghp_" + strings.Repeat("a1B2", 9)
 	for text, want := range map[string]string{
 		"upstreams: [": "",
-		"upstreams:\n  a: {url: x}\n  a: {url: y}": `config.d/a.yaml:3: the key "a" is given twice`,
+		"upstreams:\n  a: {url: x}\n  a: {url: y}": `:3: the key "a" is given twice`,
 		"\nclients: {}":                                             ":2: /clients: is not a known field; a file has upstreams and endpoints",
 		"upstreams: []":                                             ":1: /upstreams: is a JSON array",
 		"upstreams:\n  a:":                                          ":2: upstream a has no members",
