@@ -23,9 +23,13 @@ func (s *Server) openSetup() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
 	}
-	id, err := s.home.key("gateway.id") // unlike its name it never changes
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "home", "the gateway's id cannot be kept", err)
+	gateway := ""
+	if s.shared.Shared() {
+		id, err := s.home.key("gateway.id") // unlike the gateway's name it never changes
+		if err != nil {
+			return capability.Wrap(capability.CodeFailed, "home", "the gateway's id cannot be kept", err)
+		}
+		gateway = hex.EncodeToString(id[:8])
 	}
 	command := []string{program, "mcp"}
 	if usual, err := FindHome(""); err != nil || usual != s.home.Dir || os.Getenv("JUNCTOR_HOME") != "" {
@@ -35,7 +39,7 @@ func (s *Server) openSetup() error {
 		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: command, Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
 		Declared: declared.Config{
-			Home: s.home.Dir, Gateway: hex.EncodeToString(id[:8]), Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
+			Home: s.home.Dir, Gateway: gateway, Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
 		},
 	})
 	return err

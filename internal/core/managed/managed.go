@@ -15,9 +15,13 @@ const Reason = "managed_by_file"
 
 // Mark is stored in the record of an object that a file declares.
 type Mark struct {
-	File    string `json:"file"`              // relative to the home, such as config.d/team.yaml
-	Gateway string `json:"gateway,omitempty"` // id of the one whose home has the file
+	File string `json:"file"` // relative to the home, such as config.d/team.yaml
+	// Gateway is the id of the one whose home has the file, or "" if the store belongs to one gateway.
+	Gateway string `json:"gateway,omitempty"`
 }
+
+// Of reports whether a file of a gateway declares the object; "" is the only gateway of a store.
+func (m *Mark) Of(gateway string) bool { return m != nil && (gateway == "" || m.Gateway == gateway) }
 
 // Refuse returns an error for an object that a file declares: conflict, reason managed_by_file. It
 // returns nil for a nil mark. what names the object, such as "the upstream files".
@@ -42,9 +46,10 @@ type Difference struct {
 	Members []string // those that differ, sorted
 }
 
-// Compare returns the difference of two records by their JSON members. Marks of the same file are
-// equal, whichever gateway they are of, because gateways that share a store may have the same files.
-func Compare(have, want any) (Difference, error) {
+// Compare returns the difference of two records by their JSON members, of which mark and declared
+// are the marks. Marks of the same file are equal, whichever gateway they are of, because gateways
+// that share a store may have the same files; but in a shared store every mark has a gateway.
+func Compare(have, want any, mark, declared *Mark) (Difference, error) {
 	a, err := members(have)
 	if err != nil {
 		return Difference{}, err
@@ -53,7 +58,12 @@ func Compare(have, want any) (Difference, error) {
 	if err != nil {
 		return Difference{}, err
 	}
+	delete(a, "managed")
+	delete(b, "managed")
 	d := Difference{Exists: true}
+	if mark.File != declared.File || mark.Gateway == "" && declared.Gateway != "" {
+		d.Members = append(d.Members, "managed")
+	}
 	for name, value := range a {
 		if !bytes.Equal(value, b[name]) {
 			d.Members = append(d.Members, name)
@@ -68,18 +78,10 @@ func Compare(have, want any) (Difference, error) {
 	return d, nil
 }
 
-// members returns the members of a record as JSON, without the gateway of its mark.
-func members(record any) (map[string]json.RawMessage, error) {
+func members(record any) (out map[string]json.RawMessage, err error) {
 	data, err := json.Marshal(record)
-	var out map[string]json.RawMessage
 	if err == nil {
 		err = json.Unmarshal(data, &out)
-	}
-	var mark Mark
-	if err == nil && out["managed"] != nil {
-		if err = json.Unmarshal(out["managed"], &mark); err == nil {
-			out["managed"], err = json.Marshal(mark.File)
-		}
 	}
 	return out, err
 }

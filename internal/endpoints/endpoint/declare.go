@@ -98,7 +98,7 @@ func mayReplace(ep *Endpoint, replaced func(*Endpoint) (old, moved *Endpoint)) e
 func (r *Registry) Declared(gateway string) map[string]string {
 	out := make(map[string]string)
 	for _, ep := range r.all() {
-		if ep.managed != nil && ep.managed.Gateway == gateway {
+		if ep.managed.Of(gateway) {
 			out[ep.id] = ep.managed.File
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Registry) Compare(mark managed.Mark, id string, spec []byte) (managed.D
 	}
 	have := old.record
 	have.Connected, have.Seen = time.Time{}, nil
-	d, err := managed.Compare(have, want)
+	d, err := managed.Compare(have, want, old.managed, want.Managed)
 	if want.TokenName != "" && err == nil { // a user may have stored another value
 		if value, gone := r.cfg.Secrets.Get(want.TokenName); gone == nil && !old.token.Equal(value.Reveal()) {
 			d.Members = append(d.Members, "token")
@@ -215,7 +215,7 @@ func (r *Registry) putUnreached(ctx context.Context, req Request, cause error) (
 // Withdraw disconnects an endpoint that a file of a gateway declared. Others stay.
 func (r *Registry) Withdraw(ctx context.Context, by capability.Principal, gateway, id string) error {
 	err := r.disconnect(ctx, by, id, func(ep *Endpoint) error {
-		if ep.managed == nil || ep.managed.Gateway != gateway {
+		if !ep.managed.Of(gateway) {
 			return noEndpoint(id)
 		}
 		return nil

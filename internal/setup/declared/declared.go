@@ -58,7 +58,7 @@ type Owner interface {
 // Config holds the dependencies of Files. All fields are required.
 type Config struct {
 	Home      string
-	Gateway   string // its id
+	Gateway   string // its id if gateways share the store; otherwise ""
 	Upstreams Owner
 	Endpoints Owner
 	Logger    *slog.Logger

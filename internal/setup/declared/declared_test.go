@@ -46,7 +46,7 @@ func (o *owner) Declared(gateway string) map[string]string {
 	defer o.mu.Unlock()
 	out := make(map[string]string)
 	for name, have := range o.objects {
-		if have.mark != nil && have.mark.Gateway == gateway {
+		if have.mark.Of(gateway) {
 			out[name] = have.mark.File
 		}
 	}

@@ -18,7 +18,7 @@ func (u *upstream) free(op string) error {
 func (r *Registry) Declared(gateway string) map[string]string {
 	out := make(map[string]string)
 	for _, u := range r.all() {
-		if m := u.record.Managed; m != nil && m.Gateway == gateway {
+		if m := u.record.Managed; m.Of(gateway) {
 			out[u.record.Name] = m.File
 		}
 	}
@@ -56,7 +56,7 @@ func (r *Registry) Compare(mark managed.Mark, name string, spec []byte) (managed
 	if u.record.Managed == nil {
 		return managed.Difference{}, managed.Taken("upstreams.declare", "the upstream "+name)
 	}
-	return managed.Compare(u.record, rec)
+	return managed.Compare(u.record, rec, u.record.Managed, rec.Managed)
 }
 
 // Declare adds the upstream that a file declares, or changes it and keeps its approved definitions.
@@ -118,7 +118,7 @@ func (r *Registry) declare(ctx context.Context, by capability.Principal, mark ma
 // Withdraw removes an upstream that a file of a gateway declared. Others stay.
 func (r *Registry) Withdraw(ctx context.Context, by capability.Principal, gateway, name string) error {
 	u, err := r.get(name)
-	if err != nil || u.record.Managed == nil || u.record.Managed.Gateway != gateway {
+	if err != nil || !u.record.Managed.Of(gateway) {
 		return nil //nolint:nilerr // it is gone already
 	}
 	return r.remove(ctx, by, u)

@@ -138,3 +138,36 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		t.Errorf("%d upstreams, want none", got)
 	}
 }
+
+// The defaults of the stored record do not differ from a declaration without them.
+func TestEveryKindCanBeDeclaredTwice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for name, spec := range map[string]string{
+		"program": `{"disabled":true,"command":["server"],"env":{"A":"b"},"env_secrets":{"B":"key"},"read_only":["/usr"]}`,
+		"url":     `{"disabled":true,"url":"https://far.example/mcp","bearer_secret":"key","headers":{"X":"y"},"isolation":"principal"}`,
+		"oauth":   `{"disabled":true,"url":"https://far.example/mcp","oauth":{"client_secret":"key","client_id":"c"}}`,
+		"openapi": `{"disabled":true,"kind":"openapi","document":"https://far.example/api.json","url":"https://far.example","api_secret":"key"}`,
+		"a2a":     `{"disabled":true,"kind":"a2a","url":"https://far.example","keys":[{"kty":"EC"}]}`,
+		"image":   `{"disabled":true,"command":["docker","run","x"],"timeout_ms":1000,"changed_pin":"warn","sampling":"forward","roots":["/a"]}`,
+	} {
+		err := r.Declare(t.Context(), admin(), markOf("one"), name, []byte(spec))
+		if err != nil {
+			t.Errorf("declaring %s: %v, want no error", name, err)
+			continue
+		}
+		if d, err := r.Compare(markOf("one"), name, []byte(spec)); err != nil || !d.Exists || len(d.Members) > 0 {
+			t.Errorf("%s once more: %+v, %v; want no difference", name, d, err)
+		}
+	}
+	db, f := r.db, r.far
+	r.halt()
+	again := newRigOn(t, db, f, nil)
+	if got := again.Declared("one"); len(got) != 6 {
+		t.Errorf("after a restart %v are declared, want six", got)
+	}
+	if d, err := again.Compare(markOf("one"), "image", []byte(`{"disabled":true,"command":["docker","run","y"]}`)); err != nil ||
+		!slices.Equal(d.Members, []string{"changed_pin", "command", "roots", "sampling", "timeout_ms"}) {
+		t.Errorf("another image: %+v, %v; want the members that differ", d, err)
+	}
+}
