@@ -44,17 +44,17 @@ func (a *app) commands() []commandGroup {
 // homeCommand returns the commands about the home as a whole.
 func (a *app) homeCommand() *cobra.Command {
 	return a.group("home", "Back up, restore, check and configure the home of a server",
-		a.backupCommand(), a.restoreCommand(), a.healthCommand(), a.configCommand())
+		a.applyCommand(), a.backupCommand(), a.restoreCommand(), a.healthCommand(), a.configCommand())
 }
 
-// formerCommands returns the commands by the names that they had at the top level, and those of
-// signing in, which are expected there. They are hidden and stay as they were, because scripts and
+// formerCommands returns the commands by the names that they had at the top level, and apply and
+// those of signing in, which are expected there. They are hidden and stay as they were, because scripts and
 // client configurations use them.
 func (a *app) formerCommands() []*cobra.Command {
 	return append(a.showingCommands(),
 		a.callCommand(), a.runCommand(), a.runsCommand(), a.heldCommand(), a.modulesCommand(), a.connectCommand(), a.disconnectCommand(),
 		a.endpointCommand(), a.conformanceCommand(), a.reportCommand(), a.nodeCommand(), a.skillCommand(), a.upstreamsCommand(),
-		a.agentCommand(), a.channelsCommand(), a.loginCommand(), a.logoutCommand(),
+		a.agentCommand(), a.applyCommand(), a.channelsCommand(), a.loginCommand(), a.logoutCommand(),
 		a.grantsCommand(), a.confirmationsCommand(), a.eventsCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand(),
 		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand())
 }

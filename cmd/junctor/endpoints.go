@@ -23,6 +23,7 @@ type endpointRow struct {
 	AllowedModuleIDs                     []string
 	TrustDecisions                       []router.TrustDecision
 	History                              []trustRow
+	Managed                              *managedRow
 }
 
 // trustRow is one attempt to admit modules: the accepted and the refused ones, with reasons.
@@ -84,14 +85,16 @@ func (a *app) endpointsCommand() *cobra.Command {
 		Use: "list", Short: "List endpoints and their states", Args: cobra.NoArgs,
 		RunE: shows(a, "/api/capability-router/endpoints", func(out struct{ Endpoints []endpointRow }) error {
 			var rows [][]string
+			var by []*managedRow
 			for _, e := range out.Endpoints {
+				by = append(by, e.Managed)
 				rows = append(rows, []string{
 					e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")),
 					dash(e.Reason),
 				})
 			}
-			return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows,
-				"no endpoint is connected; connect one with: junctor connect URL")
+			head, rows := managedColumn([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows, by)
+			return a.table(head, rows, "no endpoint is connected; connect one with: junctor connect URL")
 		}),
 	}
 	show := &cobra.Command{
@@ -114,6 +117,9 @@ func (a *app) endpointsCommand() *cobra.Command {
 						{"has token", fmt.Sprint(e.HasToken)},
 						{"persisted", fmt.Sprint(e.Persisted)},
 						{"allowed modules", dash(strings.Join(e.AllowedModuleIDs, ", "))},
+					}
+					if e.Managed != nil {
+						rows = append(rows, []string{"managed by", e.Managed.File})
 					}
 					for _, d := range e.TrustDecisions {
 						rows = append(rows, []string{"module " + d.ModuleID, verdict(d)})

@@ -91,8 +91,6 @@ const (
 
 // Limits of setup.go.
 const (
-	// startTimeout bounds the start of a server in the background.
-	startTimeout = 30 * time.Second
 	// verifyTimeout bounds the check of a client's entry.
 	verifyTimeout = 30 * time.Second
 )

@@ -45,6 +45,7 @@ type upstreamRow struct {
 	ReadWrite                []string `json:"read_write"`
 	Network, Unseen          []string
 	Registry                 *struct{ Name, Version, Package string }
+	Managed                  *managedRow
 }
 
 // upstreamDefinition is one definition of an upstream.
@@ -58,7 +59,7 @@ type upstreamDefinition struct {
 func (d *upstreamDefinition) details() []string {
 	list := []string{d.State}
 	if d.Kind == "tool" {
-		list = append(list, "declares "+declared(d.Declares))
+		list = append(list, "declares "+claimOf(d.Declares))
 	}
 	return list
 }
@@ -114,14 +115,17 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		Use: "list", Short: "List upstreams and their states", Args: cobra.NoArgs,
 		RunE: shows(a, upstreamsPath, func(out struct{ Upstreams []upstreamRow }) error {
 			var rows [][]string
+			var by []*managedRow
 			for _, u := range out.Upstreams {
+				by = append(by, u.Managed)
 				rows = append(rows, []string{
 					u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
 					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
 				})
 			}
-			return a.table([]string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}, rows,
-				"no upstream is registered; add one with: junctor mcp add NAME -- COMMAND ARG...")
+			head := []string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}
+			head, rows = managedColumn(head, rows, by)
+			return a.table(head, rows, "no upstream is registered; add one with: junctor mcp add NAME -- COMMAND ARG...")
 		}),
 	}
 	show := &cobra.Command{
@@ -185,6 +189,9 @@ func (a *app) printUpstream(u upstreamRow) error {
 		if len(of.list) > 0 {
 			rows = append(rows, []string{of.label, strings.Join(of.list, " ")})
 		}
+	}
+	if u.Managed != nil {
+		rows = append(rows, []string{"managed by", u.Managed.File})
 	}
 	if o := u.Registry; o != nil {
 		rows = append(rows, []string{"registry entry", fmt.Sprintf("%s %s (%s)", o.Name, o.Version, o.Package)})

@@ -146,7 +146,7 @@ func (a *app) printUpstreamTools(ctx context.Context, c *client.Client, name str
 		decision, because, _ := strings.Cut(decisions[name+"/"+d.Name], "\x00")
 		decision = cmp.Or(decision, d.State)
 		counts[decision]++
-		rows = append(rows, []string{name + "/" + d.Name, declared(d.Declares), decision, dash(because)})
+		rows = append(rows, []string{name + "/" + d.Name, claimOf(d.Declares), decision, dash(because)})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	more := max(0, len(rows)-maxToolsShown)
@@ -160,8 +160,8 @@ func (a *app) printUpstreamTools(ctx context.Context, c *client.Client, name str
 	return reads, nil
 }
 
-// declared describes what a tool declares about its effect.
-func declared(word string) string {
+// claimOf returns the effect that a tool declares.
+func claimOf(word string) string {
 	if word == "" {
 		return "nothing"
 	}

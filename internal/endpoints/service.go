@@ -79,6 +79,9 @@ func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
 // Uncleaned serves paths that a [http.ServeMux] would clean itself, and passes others to next.
 func (s *Service) Uncleaned(next http.Handler) http.Handler { return s.surface.Uncleaned(next) }
 
+// Declarations returns the endpoints as objects that files may declare.
+func (s *Service) Declarations() *endpoint.Registry { return s.registry }
+
 // Source returns the source of the catalog.
 func (s *Service) Source() capability.Source { return s.registry }
 
@@ -141,6 +144,9 @@ func (s *Service) Checks(context.Context) (checks []httpapi.Check) {
 		if !c.OK {
 			c.Detail = ep.Reason
 			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID
+			if ep.Managed != nil {
+				c.Remedy = "start the endpoint, or change it in " + ep.Managed.File
+			}
 		}
 		checks = append(checks, c)
 	}

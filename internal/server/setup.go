@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"maps"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/setup"
+	"github.com/junctor-run/junctor/internal/setup/declared"
 	"github.com/junctor-run/junctor/internal/upstreams"
 	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 )
@@ -23,10 +25,21 @@ func (s *Server) openSetup() error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
 	}
+	gateway := ""
+	if s.shared.Shared() {
+		id, err := s.home.key("gateway.id") // unlike the gateway's name it never changes
+		if err != nil {
+			return capability.Wrap(capability.CodeFailed, "home", "the gateway's id cannot be kept", err)
+		}
+		gateway = hex.EncodeToString(id[:8])
+	}
 	s.setup, err = setup.New(setup.Config{
 		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir), Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
 		URL: setup.LocalURL(s.Address()) + "/mcp", URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"),
 		Tokens: s.policy, Door: s.door, Logger: s.logger,
+		Declared: declared.Config{
+			Home: s.home.Dir, Gateway: gateway, Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
+		},
 	})
 	return err
 }

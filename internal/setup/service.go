@@ -27,6 +27,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/declared"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -83,31 +84,38 @@ type Config struct {
 	Tokens    Tokens
 	Door      *httpapi.Door
 	Logger    *slog.Logger
+	Declared  declared.Config // of the files that declare upstreams and endpoints
 }
 
-// Service sets clients up.
+// Service sets clients up, and applies the files that declare upstreams and endpoints.
 type Service struct {
-	cfg Config
-	mu  sync.Mutex // one change at a time, because clients may share servers
+	cfg   Config
+	files *declared.Files
+	mu    sync.Mutex // one change at a time, because clients may share servers
 }
 
 // New returns a Service. It changes nothing.
-func New(cfg Config) (*Service, error) { return &Service{cfg: cfg}, nil }
+func New(cfg Config) (*Service, error) {
+	return &Service{cfg: cfg, files: declared.New(cfg.Declared)}, nil
+}
 
-// Run returns at once.
-func (s *Service) Run(context.Context) error { return nil }
+// Run applies the files that declare objects, and their changes, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	s.files.Run(ctx)
+	return nil
+}
 
 // Close does nothing.
 func (s *Service) Close() error { return nil }
 
 // Routes adds the API to mux.
 func (s *Service) Routes(mux *http.ServeMux) {
-	setupserve.New(setupserve.Config{Door: s.cfg.Door, Clients: s}).Routes(mux)
+	setupserve.New(setupserve.Config{Door: s.cfg.Door, Clients: s, Files: s.files}).Routes(mux)
 }
 
-// Checks reports setups that were interrupted.
+// Checks reports setups that were interrupted, and declarations that could not be applied.
 func (s *Service) Checks(context.Context) []httpapi.Check {
-	var checks []httpapi.Check
+	checks := s.files.Checks()
 	for _, c := range clients.All() {
 		if _, err := s.record(c.Name); errors.Is(err, os.ErrNotExist) && exists(s.journal(c.Name)) {
 			checks = append(checks, httpapi.Check{
@@ -493,7 +501,7 @@ type secretValue struct{ name, value string }
 func split(server string, in map[string]string, values []secretValue) (plain, secrets map[string]string, all []secretValue) {
 	plain, secrets = make(map[string]string), make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		if !credential(name, in[name]) {
+		if !secret.IsCredential(name, in[name]) {
 			plain[name] = in[name]
 			continue
 		}
@@ -506,20 +514,6 @@ func split(server string, in map[string]string, values []secretValue) (plain, se
 
 var notName = regexp.MustCompile(`[^a-z0-9.]+`)
 
-// credential reports whether a variable or header seems to hold a credential, by its name, the
-// form of its value, or a password within a URL.
-func credential(name, value string) bool {
-	if value == "" {
-		return false
-	}
-	if secret.NamesCredential(name) || len(secret.FindTokens(value)) > 0 {
-		return true
-	}
-	_, rest, isURL := strings.Cut(value, "://")
-	user, _, hasUser := strings.Cut(rest, "@")
-	return isURL && hasUser && strings.Contains(user, ":") && !strings.Contains(user, "/")
-}
-
 // upstreamName turns the name of a client's server into one that upstreams may have.
 func upstreamName(name string) string {
 	return cmp.Or(strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(name, "-"), "-._"), "server")
@@ -530,7 +524,7 @@ func valuesOf(now clients.Config) (values []string) {
 	for _, f := range append(slices.Clone(now.Servers), clients.Found{Server: now.Own}) {
 		for _, m := range []map[string]string{f.Env, f.Headers} {
 			for name, value := range m {
-				if credential(name, value) {
+				if secret.IsCredential(name, value) {
 					values = append(values, value)
 				}
 			}

@@ -143,6 +143,9 @@ func (s *Service) Remove(ctx context.Context, by capability.Principal, name stri
 	return s.registry.Remove(ctx, by, name)
 }
 
+// Declarations returns the upstreams as objects that files may declare.
+func (s *Service) Declarations() *upstream.Registry { return s.registry }
+
 // Source returns the source of the catalog.
 func (s *Service) Source() capability.Source { return s.registry }
 

@@ -44,6 +44,13 @@ for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tas
 }
 await page.setViewportSize({ width: 1280, height: 800 });
 
+// What a file declares is marked, and cannot be removed here.
+await page.goto(`${base}/console/providers`);
+seen.notes.managed = await page.locator("main li", { hasText: "team" }).locator(".who", { hasText: "managed by" }).innerText();
+await page.goto(`${base}/console/providers/team`);
+await page.getByRole("heading", { name: "team", level: 1 }).waitFor();
+seen.notes.fixed = `${(await page.locator("main aside button").allInnerTexts()).join(", ")}; ${await page.locator("main aside dd", { hasText: "change it there" }).innerText()}`;
+
 // A new tab is signed in without a code; so is a reload.
 const second = await context.newPage();
 watch(second);

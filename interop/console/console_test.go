@@ -80,6 +80,9 @@ func serve(ctx context.Context, t *testing.T, program, home, listen string, env 
 	return ready.URL, server
 }
 
+// declaration is a file of config.d, with a server that nothing connects to.
+const declaration = "upstreams:\n  team:\n    url: https://team.example/mcp\n    disabled: true\n"
+
 func TestTheConsoleInABrowser(t *testing.T) {
 	program := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -89,15 +92,26 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	registry := fakeregistry.Start(t, fakeregistry.Remote("example/weather", "1.0.0", "https://weather.example/mcp",
 		`{"name":"X-Region","description":"where","isRequired":true}`))
 	env := []string{"JUNCTOR_FS_ROOTS=files=" + files, "JUNCTOR_AGENTS_RECORD=true", "JUNCTOR_UPSTREAMS_REGISTRIES_MCP=" + registry.URL}
+	declares := filepath.Join(home, "config.d")
+	err := os.MkdirAll(declares, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(declares, "team.yaml"), []byte(declaration), 0o600)
+	}
+	if err != nil {
+		t.Fatalf("writing a declaration: %v", err)
+	}
 	url, server := serve(ctx, t, program, home, "127.0.0.1:0", env...)
 	admin, agent := dial(t, url, home, "admin"), dial(t, url, home, "agent")
+	if err := admin.Do(ctx, http.MethodPost, "/api/v1/apply", nil, nil); err != nil {
+		t.Fatalf("applying the declaration: %v", err)
+	}
 
 	if err := os.WriteFile(filepath.Join(files, "plan.md"), []byte("as it was\n"), 0o600); err != nil {
 		t.Fatalf("writing a file: %v", err)
 	}
 	// What an agent asks for is shown as text, whatever it holds, and whole.
 	text := "<img src=x onerror=\"window.hacked=1\"> \u202egnp.exe \x1b[31m" + strings.Repeat("every byte of it. ", 16<<10) + "the end"
-	err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
 		"target": "fs.writeText", "input": map[string]any{"path": "plan.md", "text": text},
 	}, nil)
 	approval, _ := capability.AsError(err).Details["approval"].(string)
@@ -132,6 +146,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
 			Credential, Planned                                                string
 			Imported                                                           bool
+			Managed, Fixed                                                     string
 			Change                                                             []string
 			Asked                                                              int
 			Stolen                                                             []int
@@ -184,6 +199,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if n.Managed != "managed by config.d/team.yaml" || n.Fixed != "Restart; config.d/team.yaml; change it there" {
+		t.Errorf("the page of a declared server has %q and %q, want its file, and only a button that restarts it", n.Managed, n.Fixed)
 	}
 	if got := strings.Join(n.Change, "|"); got != "- as it was\n|+ <img src=x" {
 		t.Errorf("the change of the file: got %q, want its old line and the new one", got)

@@ -22,6 +22,7 @@ const MaxBytes = 500 << 10
 const (
 	maxValues = 10_000 // after aliases are expanded
 	maxDepth  = 32
+	maxJSON   = 4 * MaxBytes // after aliases are expanded
 )
 
 // ToJSON converts an untrusted YAML document to JSON. It accepts one document of plain scalars,
@@ -83,6 +84,9 @@ func (w *writer) value(n *yaml.Node, depth int) error {
 	}
 	if depth > maxDepth {
 		return w.errorf(n, "values are more than %d deep", maxDepth)
+	}
+	if w.out.Len() > maxJSON {
+		return w.errorf(n, "the values have more than %d bytes once aliases are replaced", maxJSON)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -183,4 +187,49 @@ func (w *writer) scalar(n *yaml.Node) error {
 		return w.errorf(n, "the tag %.40q is not allowed", tag)
 	}
 	return nil
+}
+
+// Lines finds the lines of the values of a document that [ToJSON] accepts.
+type Lines struct{ root *yaml.Node } // nil: the document cannot be read
+
+// LinesOf reads a document.
+func LinesOf(data []byte) (l Lines) {
+	defer func() { _ = recover() }() // see ToJSON
+	var root yaml.Node
+	if yaml.NewDecoder(bytes.NewReader(data)).Decode(&root) == nil && root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
+		l.root = root.Content[0]
+	}
+	return l
+}
+
+// Line returns the line of a value, by the keys and indexes of an RFC 6901 pointer. If the document
+// has only the beginning of the path, it is the line of the last part that it has; 0 for a document
+// that cannot be read.
+func (l Lines) Line(path ...string) int {
+	n := l.root
+	if n == nil {
+		return 0
+	}
+	line := n.Line
+	for _, part := range path {
+		if n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		next := -1
+		switch index, err := strconv.Atoi(part); {
+		case n.Kind == yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == part {
+					line, next = n.Content[i].Line, i+1
+				}
+			}
+		case n.Kind == yaml.SequenceNode && err == nil && index >= 0 && index < len(n.Content):
+			line, next = n.Content[index].Line, index
+		}
+		if next < 0 {
+			return line
+		}
+		n = n.Content[next]
+	}
+	return line
 }

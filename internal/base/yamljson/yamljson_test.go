@@ -49,6 +49,7 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		"merge":     "a: &a {x: 1}\nb: {<<: *a}",
 		"bomb":      bomb(),
 		"itself":    "a: &a [*a]",
+		"text bomb": "a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]",
 		"deep":      strings.Repeat("[", 40) + strings.Repeat("]", 40),
 		"documents": "a: 1\n---\nb: 2",
 		"list key":  "[a]: 1",
@@ -66,12 +67,29 @@ func TestEverythingElseIsRefused(t *testing.T) {
 	}
 }
 
+func TestTheLineOfAValueIsFound(t *testing.T) {
+	t.Parallel()
+	const doc = "a:\n  b: &x\n    - one\n    - two: {k: v}\n  c: *x\n"
+	for _, c := range []struct {
+		path string
+		want int
+	}{{"a", 1}, {"a b", 2}, {"a b 0", 3}, {"a b 1 two k", 4}, {"a c", 5}, {"a c 1 two", 4}, {"a none", 1}, {"a b 7", 2}, {"a b -1", 2}, {"none", 1}} {
+		if got := yamljson.LinesOf([]byte(doc)).Line(strings.Fields(c.path)...); got != c.want {
+			t.Errorf("Line(%q) = %d, want %d", c.path, got, c.want)
+		}
+	}
+	if got := yamljson.LinesOf([]byte("a: [")).Line("a"); got != 0 {
+		t.Errorf("Line of a broken document = %d, want 0", got)
+	}
+}
+
 func FuzzToJSON(f *testing.F) {
 	for _, s := range []string{"a: 1", "a: &x [1]\nb: *x", bomb(), "- - - x", "? a\n: b", "a: !!float 1", "%YAML 1.1\n---\na: yes"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := yamljson.ToJSON(data, "why")
+		_ = yamljson.LinesOf(data).Line("a", "0", "b")
 		if err == nil && !jsonx.Valid(doc) {
 			t.Fatalf("%q; want not (err == nil && !jsonx.Valid(doc))", doc)
 		}

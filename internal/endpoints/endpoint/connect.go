@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/managed"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -31,6 +32,11 @@ type Request struct {
 	// unloadMissing:false in JSON. Modules that the trust policy refuses are still unloaded.
 	KeepMissing bool
 	By          capability.Principal
+
+	// managed marks the endpoint that a file declares, and tokenSecret is the secret with its token,
+	// which a user stored, or "".
+	managed     *managed.Mark
+	tokenSecret string
 
 	made bool // created by ConnectCloud
 }

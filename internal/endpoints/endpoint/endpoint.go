@@ -13,8 +13,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/breaker"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/managed"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // Endpoint is one remote endpoint and its health.
@@ -28,7 +30,9 @@ type Endpoint struct {
 	keepMissing           bool                // modules it no longer lists stay
 	saved, unsaved        bool                // unsaved: saving its last offer failed
 	record                Saved               // its saved record; changed under Registry.changing
+	token                 secret.Value        // as it is sent
 	secret                string              // name of the saved token
+	managed               *managed.Mark       // of a file that declares it; nil otherwise
 	tokenless             bool                // this machine does not have that token: no request is sent
 	registry              *Registry
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
@@ -70,12 +74,12 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
 		primary: req.ID == r.cfg.Primary || req.ID == "primary", policy: effectivePolicy(req), registry: r, keepMissing: req.KeepMissing,
 		timeout: timeout, ownTimeout: req.Timeout, kick: make(chan chan error, 1), dead: make(chan struct{}),
-		providers: make(map[string]*providerOf),
+		providers: make(map[string]*providerOf), token: req.Token, managed: req.managed,
 	}
 	for _, domain := range domains() {
 		ep.providers[domain] = &providerOf{ep: ep, key: capability.NewProviderKey(domain, "endpoint", ep.id)}
 	}
-	ep.secret = tokenName(ep.id, ep.baseURL)
+	ep.secret = cmp.Or(req.tokenSecret, tokenName(ep.id, ep.baseURL))
 	ep.offer.Store(&offering{})
 	ep.bindings.Store(&map[capability.Member]offered.Binding{})
 	return ep, nil

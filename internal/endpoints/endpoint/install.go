@@ -26,12 +26,18 @@ func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, er
 	if err != nil {
 		return Status{}, Synced{}, err
 	}
+	if err := mayReplace(ep, r.replaced); err != nil {
+		return Status{}, Synced{}, err
+	}
 	askCtx, cancel := context.WithTimeout(ctx, cmp.Or(req.Timeout, r.cfg.Timeout))
 	offer, err := ep.ask(askCtx)
 	cancel()
 	if err != nil {
 		err = connectFailed(ep, err)
 		r.trust.add(r.trustRecord(ep, req.mode(), Synced{}, err))
+		if req.managed != nil {
+			err = r.saveUnreached(ctx, req, err)
+		}
 		return Status{}, Synced{}, err
 	}
 	in := installing{r: r, ep: ep, next: offer, req: req}
@@ -150,6 +156,9 @@ func (in *installing) sameServer() *Endpoint {
 func (in *installing) judge(ctx context.Context) error {
 	r := in.r
 	if _, err := r.running(); err != nil {
+		return err
+	}
+	if err := mayReplace(in.ep, r.replaced); err != nil {
 		return err
 	}
 	in.old, in.moved = r.replaced(in.ep)
@@ -283,9 +292,15 @@ func (r *Registry) disposeElsewhere(ctx context.Context, gone *Endpoint) {
 }
 
 // Disconnect withdraws the endpoint's offer, deletes its record and stops its modules. A
-// failure to stop them does not prevent the removal.
+// failure to stop them does not prevent the removal. Errors: not_found; conflict
+// (managed_by_file).
 func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
-	ep, err := r.withdraw(ctx, by, id)
+	return r.disconnect(ctx, by, id, func(ep *Endpoint) error { return ep.managed.Refuse("endpoints.disconnect", "the endpoint "+id) })
+}
+
+// disconnect disconnects an endpoint if may returns nil for it.
+func (r *Registry) disconnect(ctx context.Context, by capability.Principal, id string, may func(*Endpoint) error) error {
+	ep, err := r.withdraw(ctx, by, id, may)
 	if err != nil {
 		return err
 	}
@@ -296,7 +311,7 @@ func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id s
 // withdraw removes the endpoint from store, registry and catalog, stops its watcher,
 // records the removal and returns it. It leaves the endpoint's modules started. It fails
 // if the registry is not running, has no such endpoint, or the store fails.
-func (r *Registry) withdraw(ctx context.Context, by capability.Principal, id string) (*Endpoint, error) {
+func (r *Registry) withdraw(ctx context.Context, by capability.Principal, id string, may func(*Endpoint) error) (*Endpoint, error) {
 	publish, err := r.running()
 	if err != nil {
 		return nil, err
@@ -306,6 +321,9 @@ func (r *Registry) withdraw(ctx context.Context, by capability.Principal, id str
 	ep, ok := r.get(id)
 	if !ok {
 		return nil, noEndpoint(id)
+	}
+	if err := may(ep); err != nil {
+		return nil, err
 	}
 	if ep.saved {
 		if err := r.forget(ctx, ep); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/managed"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
@@ -41,6 +42,7 @@ type Saved struct {
 	TrustPolicy    json.RawMessage `json:"trust_policy,omitempty"`
 	Timeout        time.Duration   `json:"timeout,omitempty"`
 	KeepMissing    bool            `json:"keep_missing,omitempty"`
+	Managed        *managed.Mark   `json:"managed,omitempty"` // TokenName is then a secret that a user stored
 	Connected      time.Time       `json:"connected"`
 	// Seen is its last offer, so that its modules can be listed while it is down.
 	Seen *SavedOffer `json:"seen,omitempty"`
@@ -97,7 +99,7 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 	req := Request{
 		ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout,
-		KeepMissing: s.KeepMissing,
+		KeepMissing: s.KeepMissing, managed: s.Managed,
 	}
 	distrust := s.Damaged
 	if len(s.TrustPolicy) > 0 {
@@ -187,18 +189,12 @@ func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) err
 	if r.cfg.Store == nil {
 		return nil
 	}
-	s := Saved{
-		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules,
-		Timeout: req.Timeout, KeepMissing: req.KeepMissing, Connected: r.cfg.Now().UTC(), Seen: ep.seen(),
+	s, err := ep.savedAs(req)
+	if err != nil {
+		return err
 	}
-	if req.TrustPolicy != nil {
-		var err error
-		if s.TrustPolicy, err = json.Marshal(req.TrustPolicy); err != nil {
-			return err
-		}
-	}
-	if ep.hasToken {
-		s.TokenName = ep.secret
+	s.Connected, s.Seen = r.cfg.Now().UTC(), ep.seen()
+	if ep.hasToken && ep.managed == nil {
 		if err := r.cfg.Secrets.Set(s.TokenName, []byte(req.Token.Reveal())); err != nil {
 			return err
 		}
@@ -211,6 +207,21 @@ func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) err
 	}
 	ep.saved, ep.record = true, s
 	return nil
+}
+
+// savedAs returns the record of an endpoint that was created for req, without its offer.
+func (ep *Endpoint) savedAs(req Request) (s Saved, err error) {
+	s = Saved{
+		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules, Timeout: req.Timeout,
+		KeepMissing: req.KeepMissing, Managed: ep.managed,
+	}
+	if ep.hasToken || req.tokenSecret != "" {
+		s.TokenName = ep.secret
+	}
+	if req.TrustPolicy != nil {
+		s.TrustPolicy, err = json.Marshal(req.TrustPolicy)
+	}
+	return s, err
 }
 
 // tokenName returns the name of an endpoint's secret. It depends on id and URL, so that a
@@ -231,7 +242,11 @@ func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
 	return nil
 }
 
+// removeToken removes a token that was stored with an endpoint. One that a user stored stays.
 func (r *Registry) removeToken(ep *Endpoint) error {
+	if ep.managed != nil {
+		return nil
+	}
 	err := r.cfg.Secrets.Remove(ep.secret)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return nil // already removed by another goroutine

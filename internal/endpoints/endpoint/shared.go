@@ -45,7 +45,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 		case there && old.record.Connected.Equal(s.Connected) && old.baseURL == s.BaseURL:
 		default:
 			if ep, ok := r.restoreOne(s); ok {
-				r.take(ep, old, publish)
+				r.take(ep, old, publish, capability.Principal{}, "saved by another server")
 			}
 		}
 	}
@@ -53,8 +53,9 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// take puts a saved endpoint in place of old, which may be nil. The caller holds changing.
-func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error) {
+// take puts a saved endpoint in place of old, which may be nil, and records that with a reason. The
+// caller holds changing.
+func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error, by capability.Principal, reason string) {
 	r.mu.Lock()
 	r.endpoints[ep.id] = ep
 	r.mu.Unlock()
@@ -66,7 +67,7 @@ func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error)
 	}
 	r.comeBack(ep, publish)
 	if r.watch(ep) {
-		r.record(context.Background(), audit.EndpointConnected, ep.id, capability.Principal{}, "saved by another server")
+		r.record(context.Background(), audit.EndpointConnected, ep.id, by, reason)
 	}
 }
 
@@ -117,6 +118,6 @@ func (r *Registry) redeem(ep *Endpoint) (*Endpoint, error) {
 	if !ok || next.tokenless {
 		return nil, ep.withoutToken()
 	}
-	r.take(next, ep, publish)
+	r.take(next, ep, publish, capability.Principal{}, "saved by another server")
 	return next, nil
 }

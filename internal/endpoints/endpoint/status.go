@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/managed"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -22,6 +23,7 @@ type Status struct {
 	Families  []string         `json:"families"`
 	Synced    time.Time        `json:"synced,omitzero"`
 	Persisted bool             `json:"persisted"`
+	Managed   *managed.Mark    `json:"managed,omitempty"` // of the file that declares it
 	// AllowedModules and TrustPolicy are the rules, TrustDecisions the decisions for the
 	// last manifest.
 	AllowedModules []string               `json:"allowedModuleIds,omitempty"`
@@ -64,7 +66,7 @@ func (ep *Endpoint) status() Status {
 	o := ep.offer.Load()
 	s := Status{
 		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
-		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
+		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved, Managed: ep.managed,
 		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy,
 		TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
 	}

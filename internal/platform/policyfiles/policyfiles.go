@@ -4,12 +4,11 @@
 package policyfiles
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -184,37 +183,29 @@ func (f *Files) Change(ctx context.Context, by capability.Principal, c policy.Ch
 
 // read returns the documents of the folder in the order of their names.
 func (f *Files) read() ([]policy.Document, error) {
-	names, err := filepath.Glob(filepath.Join(f.dir, "*.cedar"))
-	if err != nil {
-		return nil, err
-	}
-	if len(names) > maxFiles {
+	folder := hostfs.Folder{Dir: f.dir, Pattern: "*.cedar", MaxFiles: maxFiles, MaxBytes: maxBytes}
+	files, err := folder.Read()
+	switch {
+	case errors.Is(err, hostfs.ErrTooManyFiles):
 		return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the folder %s has more than %d policy files", f.dir, maxFiles).
 			With(ReasonFault, "put the rules into fewer files")
+	case errors.Is(err, hostfs.ErrTooLarge):
+		return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy files have more than %d bytes", maxBytes).
+			With(ReasonFault, "remove rules that are not needed")
+	case err != nil:
+		return nil, err
 	}
-	slices.Sort(names)
-	docs, size := make([]policy.Document, 0, len(names)), int64(0)
-	for _, name := range names {
-		if info, err := os.Stat(name); err != nil {
-			return nil, err
-		} else if size += info.Size(); size > maxBytes {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy files have more than %d bytes", maxBytes).
-				With(ReasonFault, "remove rules that are not needed")
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
+	docs := make([]policy.Document, len(files))
+	for i, file := range files {
+		docs[i] = policy.Document(file)
 	}
 	return docs, nil
 }
 
 func sumOf(docs []policy.Document) [sha256.Size]byte {
-	var b bytes.Buffer
-	for _, d := range docs {
-		fmt.Fprintf(&b, "%q %d\n", d.Name, len(d.Text))
-		b.Write(d.Text)
+	files := make([]hostfs.File, len(docs))
+	for i, d := range docs {
+		files[i] = hostfs.File(d)
 	}
-	return sha256.Sum256(b.Bytes())
+	return hostfs.Sum(files)
 }

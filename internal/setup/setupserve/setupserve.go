@@ -1,4 +1,5 @@
-// Package setupserve is the part of /api/v1 that connects MCP clients of this machine.
+// Package setupserve is the part of /api/v1 that connects MCP clients of this machine, and applies
+// the files that declare upstreams and endpoints.
 package setupserve
 
 import (
@@ -9,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/declared"
 )
 
 // Clients connects and disconnects clients.
@@ -84,14 +86,21 @@ type Folders struct {
 	ReadWrite []string `json:"read_write,omitempty"`
 }
 
+// Files makes upstreams and endpoints what files declare.
+type Files interface {
+	Apply(ctx context.Context, by capability.Principal, req declared.Request) (declared.Result, error)
+}
+
 // Config holds the dependencies of a Surface. All are required.
 type Config struct {
 	Door    *httpapi.Door
 	Clients Clients
+	Files   Files
 }
 
-// Surface serves the HTTP routes. Only administrators may use them, because they name programs
-// that are started on this machine.
+// Surface serves the HTTP routes. Only administrators may use those about clients, because they name
+// programs that are started on this machine. Operators may have the files applied that are in the
+// home, which the server does by itself too.
 type Surface struct{ Config }
 
 // New returns the surface.
@@ -110,6 +119,25 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
 	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
 	mux.Handle("POST /api/v1/imports", admin(s.importFile))
+	mux.Handle("POST /api/v1/apply", s.Door.Guard(s.apply, capability.RoleAdmin, capability.RoleOperator))
+}
+
+// maxApplyBytes bounds the request of an apply, whose files have at most 4 MiB before they are JSON.
+const maxApplyBytes = 10 << 20
+
+func (s *Surface) apply(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := httpapi.ReadBody(w, r, maxApplyBytes)
+	if err != nil {
+		return err
+	}
+	var req declared.Request
+	if len(body) > 0 {
+		if err := httpapi.DecodeStrict(body, &req); err != nil {
+			return err
+		}
+	}
+	done, err := s.Files.Apply(r.Context(), who, req)
+	return httpapi.Answer(w, done, err)
 }
 
 // checkFolder fails with invalid_input, reason invalid_folder, unless folder is empty or absolute.

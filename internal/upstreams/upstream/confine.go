@@ -245,10 +245,14 @@ type Walled struct {
 
 // Confine confines the program of an upstream, or changes its folders and network, and keeps
 // its approved definitions. First it starts the program like this and reads its tools; if that
-// fails, nothing is changed. Errors: not_found, invalid_input, and those of connecting.
+// fails, nothing is changed. Errors: not_found, invalid_input, conflict (managed_by_file), and those
+// of connecting.
 func (r *Registry) Confine(ctx context.Context, by capability.Principal, name string, to Walled) (Status, error) {
 	u, err := r.get(name)
 	if err != nil {
+		return Status{}, err
+	}
+	if err := u.free("upstreams.confine"); err != nil {
 		return Status{}, err
 	}
 	rec := u.record

@@ -24,6 +24,10 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	if err := rec.CheckVariables(); err != nil {
 		return Status{}, err
 	}
+	if rec.Managed != nil {
+		return Status{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.add", "only a file in config.d marks an upstream as managed").
+			With("invalid_upstream", "leave the member managed out")
+	}
 	publish, err := r.running()
 	if err != nil {
 		return Status{}, err
@@ -186,14 +190,21 @@ func (r *Registry) enter(u *upstream) error {
 }
 
 // Remove deletes an upstream with its pins and closes its connections. Its folder is
-// deleted only if it is empty.
+// deleted only if it is empty. Errors: not_found; conflict (managed_by_file).
 func (r *Registry) Remove(ctx context.Context, by capability.Principal, name string) error {
 	u, err := r.get(name)
 	if err != nil {
 		return err
 	}
+	if err := u.free("upstreams.remove"); err != nil {
+		return err
+	}
+	return r.remove(ctx, by, u)
+}
+
+func (r *Registry) remove(ctx context.Context, by capability.Principal, u *upstream) error {
 	if r.cfg.Store != nil {
-		if err := r.cfg.Store.Delete(ctx, name); err != nil {
+		if err := r.cfg.Store.Delete(ctx, u.record.Name); err != nil {
 			return capability.Wrap(capability.CodeFailed, "upstreams.remove", "the upstream could not be removed from the store", err)
 		}
 	}

@@ -45,10 +45,13 @@ func assign[T comparable](to, from *T) bool {
 
 // Set changes settings of an upstream and connects to it again; its approved definitions and its
 // login are kept. If the connection fails, the settings are stored nevertheless, and the error is
-// returned. Errors: not_found, invalid_input, and those of connecting.
+// returned. Errors: not_found, invalid_input, conflict (managed_by_file), and those of connecting.
 func (r *Registry) Set(ctx context.Context, by capability.Principal, name string, to Settings) (Status, error) {
 	u, err := r.get(name)
 	if err != nil {
+		return Status{}, err
+	}
+	if err := u.free("upstreams.set"); err != nil {
 		return Status{}, err
 	}
 	if u.damaged != "" {
@@ -82,33 +85,42 @@ func (r *Registry) replace(ctx context.Context, by capability.Principal, u *upst
 	if err != nil {
 		return Status{}, capability.Wrap(capability.CodeFailed, "upstreams.set", "the upstream could not be saved", err)
 	}
-	if !r.leave(u, true) {
+	if !r.leave(u, u.tokens == nil || rec.OAuth != nil) { // tokens that nothing uses any more are removed
 		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.set", "the upstream %s was removed meanwhile", name).
 			With("upstream_not_found", "")
 	}
 	r.recordAdded(ctx, &rec, by)
 	next, err := r.newUpstream(s)
-	if err == nil {
-		err = r.enter(next)
-	}
 	if err != nil {
 		return Status{}, err
 	}
-	next.show()
-	if !r.start(next, nil) {
+	return r.begin(ctx, by, next)
+}
+
+// begin enters an upstream that is stored, and connects to it unless it is disabled. If that fails,
+// it stays and is tried again.
+func (r *Registry) begin(ctx context.Context, by capability.Principal, u *upstream) (Status, error) {
+	if err := r.enter(u); err != nil {
+		return Status{}, err
+	}
+	u.show()
+	if !r.start(u, nil) {
 		_, err := r.running()
 		return Status{}, err
 	}
-	if rec.Disabled {
-		return next.brief(), nil
+	if u.record.Disabled {
+		return u.brief(), nil
 	}
-	return r.Restart(ctx, by, name)
+	return r.Restart(ctx, by, u.record.Name)
 }
 
 // recordAdded records the settings of an upstream that was added or changed.
 func (r *Registry) recordAdded(ctx context.Context, rec *record.Record, by capability.Principal) {
 	attrs := []audit.Attr{
 		{Key: "trust", Value: rec.Trust}, {Key: "isolation", Value: rec.Isolation}, {Key: "confinement", Value: rec.Confinement},
+	}
+	if rec.Managed != nil {
+		attrs = append(attrs, audit.Attr{Key: "managed", Value: rec.Managed.File})
 	}
 	if rec.HintsTrusted {
 		attrs = append(attrs, audit.Attr{Key: "hints_trusted", Value: strconv.FormatBool(true)})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/managed"
 )
 
 // The values of a record's fields.
@@ -79,6 +80,8 @@ type Record struct {
 	Keys        []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
 	Roots       []string          `json:"roots,omitempty"` // directories in the response to roots/list
 	Registry    *Origin           `json:"registry,omitempty"`
+	// Managed is the mark of a record that a file of the home declares; nil if a user added it.
+	Managed *managed.Mark `json:"managed,omitempty"`
 
 	Isolation string `json:"isolation,omitempty"` // shared (default), principal, client-session
 	// OwnCredentials makes each principal's connection use that principal's secrets, named

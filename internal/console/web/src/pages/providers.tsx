@@ -22,7 +22,8 @@ export function Providers() {
                 <li key={u.name}>
                   <a class="row c-four" href={href(`/providers/${encodeURIComponent(u.name)}`)}>
                     <span class="clip">
-                      <b>{visible(u.name)}</b> <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.disabled ? "disabled" : u.state}</Tag>
+                      <b>{visible(u.name)}</b> <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.disabled ? "disabled" : u.state}</Tag>{" "}
+                      <Managed by={u.managed} />
                     </span>
                     <span class="m opt clip">{visible(u.command?.join(" ") ?? u.url)}</span>
                     <span class="who opt">
@@ -47,7 +48,8 @@ export function Providers() {
               {list.map((e: any) => (
                 <li class="row c-four" key={e.id}>
                   <span class="clip">
-                    <b>{visible(e.id)}</b> <Tag is={e.state === "ready" || e.connected ? "ok" : "bad"}>{visible(e.state ?? "")}</Tag>
+                    <b>{visible(e.id)}</b> <Tag is={e.state === "ready" || e.connected ? "ok" : "bad"}>{visible(e.state ?? "")}</Tag>{" "}
+                    <Managed by={e.managed} />
                   </span>
                   <span class="m opt clip">{visible(e.baseUrl ?? e.url)}</span>
                   <span class="who opt">{(e.modules ?? []).length} modules</span>
@@ -81,6 +83,11 @@ export function Providers() {
       </Show>
     </>
   );
+}
+
+/** The file that declares an object, which only it can change. */
+function Managed({ by }: { by?: { file: string } }) {
+  return by ? <span class="who">managed by {visible(by.file)}</span> : null;
 }
 
 export function ProviderPage(p: { name: string }) {
@@ -139,11 +146,14 @@ export function ProviderPage(p: { name: string }) {
             <aside>
               <div class="btns">
                 <Act do={() => post(`${base}/restart`).then(one.reload)}>Restart</Act>
-                <Act kind="d" do={() => (confirm(`Remove ${u.name}? Agents lose its tools.`) ? remove(base).then(() => go("/providers")) : Promise.resolve())}>
-                  Remove
-                </Act>
+                {!u.managed && (
+                  <Act kind="d" do={() => (confirm(`Remove ${u.name}? Agents lose its tools.`) ? remove(base).then(() => go("/providers")) : Promise.resolve())}>
+                    Remove
+                  </Act>
+                )}
               </div>
               <dl>
+                <Fact name="Managed by" value={u.managed && `${u.managed.file}; change it there`} />
                 <Fact name="Command" value={u.command?.join(" ")} />
                 <Fact name="Address" value={u.url} />
                 <Fact name="Runs" value={u.confinement === "sandbox" ? `confined, tier ${u.tier}` : u.confinement} />

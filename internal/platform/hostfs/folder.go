@@ -1,0 +1,90 @@
+package hostfs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// The errors of a folder that exceeds a bound.
+var (
+	ErrTooManyFiles = errors.New("the folder has too many files")
+	ErrTooLarge     = errors.New("the files of the folder are too large")
+)
+
+// Folder is a folder of small files that people write, such as policies.
+type Folder struct {
+	Dir      string
+	Pattern  string // of filepath.Match
+	MaxFiles int
+	MaxBytes int64 // of all files together
+}
+
+// File is one file of a Folder.
+type File struct {
+	Name string // without the folder
+	Text []byte
+}
+
+// Read returns the files in the order of their names; none if the folder does not exist.
+func (f Folder) Read() ([]File, error) {
+	entries, err := os.ReadDir(f.Dir) // sorted
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	files, left := []File{}, f.MaxBytes
+	for _, e := range entries {
+		if ok, err := filepath.Match(f.Pattern, e.Name()); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		if len(files) == f.MaxFiles {
+			return nil, ErrTooManyFiles
+		}
+		text, err := readRegular(filepath.Join(f.Dir, e.Name()), left)
+		if err != nil {
+			return nil, err
+		}
+		left -= int64(len(text))
+		files = append(files, File{Name: e.Name(), Text: text})
+	}
+	return files, nil
+}
+
+// readRegular reads a file of at most max bytes. Other files than regular ones, on which reading
+// could wait for ever, are an error.
+func readRegular(name string, max int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, max+1))
+	if err == nil && int64(len(text)) > max {
+		err = ErrTooLarge
+	}
+	return text, err
+}
+
+// Sum returns a digest of names and contents.
+func Sum(files []File) [sha256.Size]byte {
+	var b bytes.Buffer
+	for _, f := range files {
+		fmt.Fprintf(&b, "%q %d\n", f.Name, len(f.Text))
+		b.Write(f.Text)
+	}
+	return sha256.Sum256(b.Bytes())
+}
