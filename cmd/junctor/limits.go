@@ -120,3 +120,15 @@ const (
 	// progressInterval is the time between two updates of a line at the terminal.
 	progressInterval = time.Second
 )
+
+// Limits of setupstart.go.
+const (
+	// startTimeout bounds the start of a server in the background.
+	startTimeout = 30 * time.Second
+	// serverStopTimeout bounds its end; it waits for the programs of MCP servers.
+	serverStopTimeout = 30 * time.Second
+	// probeTimeout bounds the question whether a server runs already.
+	probeTimeout = 5 * time.Second
+	// maxStartFault bounds what an error shows of the server's log.
+	maxStartFault = 1024
+)

@@ -25,17 +25,6 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	// startTimeout bounds the start of a server in the background.
-	startTimeout = 30 * time.Second
-	// serverStopTimeout bounds its end; it waits for the programs of MCP servers.
-	serverStopTimeout = 30 * time.Second
-	// probeTimeout bounds the question whether a server runs already.
-	probeTimeout = 5 * time.Second
-	// maxStartFault bounds what an error shows of the server's log.
-	maxStartFault = 1024
-)
-
 // setupServer makes sure that a server answers: one that was named or runs on the home, or else a new
 // one in the background. A server that was started to look only is stopped by stop. If the home was
 // never used, a look starts none and returns local instead, which previews as that server would.

@@ -2,15 +2,9 @@ package server
 
 import "time"
 
-// saveUsesInterval is how often the use counts of grants are stored. A crash loses the counts since,
-// but not the audit records of the uses.
-const saveUsesInterval = time.Minute
-
-// drainTimeout is how long running calls may continue after a stop was requested.
-const drainTimeout = 10 * time.Second
-
-// settleTimeout is the longest time that a start waits for the previous providers.
-const settleTimeout = 2 * time.Second
-
-// takeOverTimeout bounds one update of the mirrors, because their owners wait for it.
-const takeOverTimeout = 10 * time.Second
+const (
+	saveUsesInterval = time.Minute      // between two times of storing the use counts of grants, which a crash forgets
+	drainTimeout     = 10 * time.Second // running calls may continue after a stop was requested
+	settleTimeout    = 2 * time.Second  // a start waits for the previous providers
+	takeOverTimeout  = 10 * time.Second // of one update of the mirrors, because their owners wait for it
+)

@@ -34,9 +34,9 @@ func (s *Server) openSetup() error {
 		gateway = hex.EncodeToString(id[:8])
 	}
 	s.setup, err = setup.New(setup.Config{
-		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir), Upstreams: movedServers{s.upstreams}, Secrets: s.secrets,
-		URL: setup.LocalURL(s.Address()) + "/mcp", URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"),
-		Tokens: s.policy, Door: s.door, Logger: s.logger,
+		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir),
+		Upstreams: movedServers{s.upstreams}, Secrets: s.secrets, URL: setup.LocalURL(s.Address()) + "/mcp",
+		URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"), Tokens: s.policy, Door: s.door, Logger: s.logger,
 		Declared: declared.Config{
 			Home: s.home.Dir, Gateway: gateway, Upstreams: s.upstreams.Declarations(), Endpoints: s.endpoints.Declarations(), Logger: s.logger,
 		},
@@ -58,7 +58,7 @@ type movedServers struct{ *upstreams.Service }
 
 func (m movedServers) Find(d setup.Definition) (out []setup.Definition) {
 	for _, r := range m.Records() {
-		same := r.URL == d.URL && r.Dir == d.Dir && slices.Equal(r.Command, commandOf(d))
+		same := r.URL == d.URL && r.Dir == d.Dir && slices.Equal(r.Command, d.Program())
 		if same && maps.Equal(r.Env, d.Env) && maps.Equal(r.Headers, d.Headers) {
 			out = append(out, setup.Definition{Name: r.Name, EnvSecrets: r.EnvSecrets, HeaderSecrets: r.HeaderSecrets})
 		}
@@ -72,7 +72,7 @@ func (m movedServers) Has(name string) bool {
 
 func (m movedServers) Add(ctx context.Context, by capability.Principal, d setup.Definition) (int, error) {
 	tools, err := m.Service.Add(ctx, by, upstreams.Record{
-		Name: d.Name, Command: commandOf(d), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,
+		Name: d.Name, Command: d.Program(), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,
 		HeaderSecrets: d.HeaderSecrets, HintsTrusted: d.TrustHints, ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite,
 	})
 	return tools, loginOf(d, err)
@@ -87,11 +87,4 @@ func loginOf(d setup.Definition, err error) error {
 	}
 	return capability.Wrap(e.Code, "setup", "it requires a login, which the client holds; to move it, run: junctor mcp add "+d.Name+" --url "+
 		d.URL+" --oauth, and: junctor mcp login "+d.Name, err).With(mcpclient.ReasonCredentials, "")
-}
-
-func commandOf(d setup.Definition) []string {
-	if d.Command == "" {
-		return nil
-	}
-	return append([]string{d.Command}, d.Args...)
 }

@@ -55,6 +55,14 @@ type Definition struct {
 	TrustHints          bool
 }
 
+// Program returns the command and its arguments, or nil.
+func (d Definition) Program() []string {
+	if d.Command == "" {
+		return nil
+	}
+	return append([]string{d.Command}, d.Args...)
+}
+
 // Secrets stores values by name.
 type Secrets interface {
 	Get(name string) (secret.Value, error)

@@ -29,14 +29,6 @@ import (
 const (
 	// folder is the name of the folder in the home.
 	folder = "config.d"
-	// scanInterval is how often the folder is read. Files are applied once two readings are equal,
-	// because a checkout removes a file before it writes the new one.
-	scanInterval = time.Second
-	// retryInterval is how often declarations that could not be stored are tried again.
-	retryInterval = time.Minute
-	// declareTimeout bounds how long one object is waited for; it is connected nevertheless.
-	declareTimeout = 20 * time.Second
-	maxAtOnce      = 8 // objects that are connected at the same time
 )
 
 // Owner has the objects of one kind. The record of an object decides who may change it.

@@ -22,13 +22,6 @@ const (
 	Endpoint = "endpoint"
 )
 
-const (
-	maxFiles   = 100
-	maxBytes   = 4 << 20 // of all files; one has at most yamljson.MaxBytes
-	maxEntries = 512
-	maxName    = 120
-)
-
 // ReasonFault is the reason of an error about files that cannot be used.
 const ReasonFault = "declaration_fault"
 
