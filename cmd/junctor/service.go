@@ -19,9 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-const (
-	serviceName = "junctor.service"
-)
+const serviceName = "junctor.service"
 
 // plainPath matches paths that systemd reads as they are.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._@+,=-]*$`)

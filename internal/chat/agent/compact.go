@@ -9,9 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
-const (
-	keptSteps = 2 // of the latest, which stay as they are
-)
+const keptSteps = 2 // of the latest, which stay as they are
 
 // compacted is a summary of the first steps of a run, which stay in the journal.
 type compacted struct {

@@ -20,10 +20,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-const (
-	// approvalPage is how many pending approvals one query returns.
-	approvalPage = 500
-)
+// approvalPage is how many pending approvals one query returns.
+const approvalPage = 500
 
 var (
 	errCancelled = errors.New("the run was cancelled")

@@ -21,10 +21,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	// pageSize is the number of rows that one query reads.
-	pageSize = 500
-)
+// pageSize is the number of rows that one query reads.
+const pageSize = 500
 
 // Chat answers messages; [engine.Engine] implements it.
 type Chat interface {

@@ -32,9 +32,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-const (
-	authBytes = 16 // of the secret of a subscription (RFC 8291)
-)
+const authBytes = 16 // of the secret of a subscription (RFC 8291)
 
 // Policy finds tokens and approvals.
 type Policy interface {

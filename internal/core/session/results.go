@@ -10,9 +10,7 @@ import (
 )
 
 // Default limits of stored results.
-const (
-	truncatedMarker = "\n… (cut here: the result was longer)"
-)
+const truncatedMarker = "\n… (cut here: the result was longer)"
 
 // ResultsConfig tunes Results. The zero value of every member but Store is the
 // default.

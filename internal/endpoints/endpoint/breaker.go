@@ -10,10 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-const (
-	// breakAfter is the number of consecutive calls with a lost connection that opens the breaker.
-	breakAfter = 5
-)
+// breakAfter is the number of consecutive calls with a lost connection that opens the breaker.
+const breakAfter = 5
 
 // reasonOpen is the reason in the error of a call that an open breaker refuses.
 const reasonOpen = "circuit_open"

@@ -16,10 +16,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-const (
-	// FileName is the manifest inside a package's own directory.
-	FileName = "extension.json"
-)
+// FileName is the manifest inside a package's own directory.
+const FileName = "extension.json"
 
 // Dir is a directory of manifests: every *.json file in it, and the [FileName] of every
 // directory in it. Its Origin replaces the origin that a manifest declares.

@@ -20,10 +20,7 @@ import (
 )
 
 // Limits of a run.
-const (
-	ArtifactDir = "artifacts" // in the working folder
-
-)
+const ArtifactDir = "artifacts" // in the working folder
 
 // ArtifactsBefore is the state of the artifacts folder before a run.
 type ArtifactsBefore struct {

@@ -9,10 +9,8 @@ import (
 // are equal.
 type op struct{ a0, a1, b0, b1 int }
 
-const (
-	// checkEvery is the number of steps between two checks of the context.
-	checkEvery = 64
-)
+// checkEvery is the number of steps between two checks of the context.
+const checkEvery = 64
 
 // split splits a text into lines that keep their line feeds; the last may lack one.
 func split(text string) []string {

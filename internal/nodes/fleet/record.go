@@ -22,10 +22,8 @@ type Record struct {
 	Draining bool   `json:",omitempty"`
 }
 
-const (
-	// compressAbove is the size in bytes above which a record is compressed.
-	compressAbove = 2 << 10
-)
+// compressAbove is the size in bytes above which a record is compressed.
+const compressAbove = 2 << 10
 
 // Codec encodes and decodes records. The zero value is ready to use. It is safe for
 // concurrent use and reuses its compressors.

@@ -9,9 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-const (
-	barrierPrefix = "barrier-" // of ids that do not belong to a call
-)
+const barrierPrefix = "barrier-" // of ids that do not belong to a call
 
 // caughtUp waits until the replies that were sent before have reached their calls, by
 // sending a message to this gateway, which arrives after them. The event that a session has

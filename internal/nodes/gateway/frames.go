@@ -11,10 +11,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-const (
-	// envelope is the largest size in bytes of a frame without its value.
-	envelope = 256
-)
+// envelope is the largest size in bytes of a frame without its value.
+const envelope = 256
 
 // call is one running call with its received frames, which its follower decodes.
 type call struct {

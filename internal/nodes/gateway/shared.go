@@ -37,10 +37,8 @@ type row struct {
 	writing  int       // this gateway is writing it, so it may be missing in a snapshot
 }
 
-const (
-	// attempts is how often a change is retried after concurrent changes of others.
-	attempts = 16
-)
+// attempts is how often a change is retried after concurrent changes of others.
+const attempts = 16
 
 // keyOf returns the key of a node's entry: the escaped id, or a digest if that is too long.
 func keyOf(node string) string {

@@ -214,9 +214,7 @@ func functionsOf(n *fleet.Node) []function {
 	return out
 }
 
-const (
-	listNodes = "list them with: junctor nodes list"
-)
+const listNodes = "list them with: junctor nodes list"
 
 // list returns the nodes that match the filters. Nodes without a session are shown to people only.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

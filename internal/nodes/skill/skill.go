@@ -21,9 +21,7 @@ import (
 )
 
 // Defaults of a host.
-const (
-	DefaultSource = "remote-agent"
-)
+const DefaultSource = "remote-agent"
 
 // Stored is the stored form of an installed skill.
 type Stored struct {

@@ -24,9 +24,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	hookPrefix = "whsec_"
-)
+const hookPrefix = "whsec_"
 
 // Hook sends a signed notice of each approval for an operator to the URL approvals.webhook. The
 // headers and the signature are those of the Standard Webhooks specification. It follows the

@@ -12,11 +12,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	// Up to restSize bytes of a rejected body are read before the connection is closed,
-	// because a client that is still writing would get a broken pipe instead of the response.
-	restSize = 8 << 20
-)
+// Up to restSize bytes of a rejected body are read before the connection is closed,
+// because a client that is still writing would get a broken pipe instead of the response.
+const restSize = 8 << 20
 
 // Bounded adds a read deadline to every request body and nosniff to every response. The deadline
 // is removed when the body has been read, so that it does not end long calls.

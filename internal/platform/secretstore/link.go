@@ -17,9 +17,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	linkMark = "@" // begins the file of a link; no name of a secret has it
-)
+const linkMark = "@" // begins the file of a link; no name of a secret has it
 
 // Vault is a service with the HTTP API of HashiCorp Vault's key-value engine, version 1 or 2.
 type Vault struct {

@@ -17,10 +17,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	// questionKey names the only question in a round of the surface.
-	questionKey = "question"
-)
+// questionKey names the only question in a round of the surface.
+const questionKey = "question"
 
 // voice holds the callbacks by which a provider reaches its caller while a call runs. A
 // nil member discards.

@@ -16,10 +16,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-const (
-	// askID is the prefix of the ids of the server's requests to clients.
-	askID = "junctor-"
-)
+// askID is the prefix of the ids of the server's requests to clients.
+const askID = "junctor-"
 
 // abilities are the kinds of questions that a client declares to support.
 type abilities struct {

@@ -26,9 +26,7 @@ type Tasks interface {
 	Seen(who capability.Principal)
 }
 
-const (
-	extensionTasks = "io.modelcontextprotocol/tasks"
-)
+const extensionTasks = "io.modelcontextprotocol/tasks"
 
 // declaresTasks reports whether the request's client accepts tasks as answers.
 func declaresTasks(capabilities json.RawMessage) bool {

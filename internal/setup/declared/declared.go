@@ -26,10 +26,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-const (
-	// folder is the name of the folder in the home.
-	folder = "config.d"
-)
+// folder is the name of the folder in the home.
+const folder = "config.d"
 
 // Owner has the objects of one kind. The record of an object decides who may change it.
 type Owner interface {

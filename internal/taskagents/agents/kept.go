@@ -13,9 +13,7 @@ import (
 // The files from which a conversation is resumed are in a folder that outlives its session.
 // The file with the conversation's id is written as soon as the id is known, so that the
 // conversation can be resumed after the server was killed.
-const (
-	resumeFile = "conversation"
-)
+const resumeFile = "conversation"
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 

@@ -16,9 +16,7 @@ import (
 )
 
 // The bounds of recordings.
-const (
-	recordingSuffix = ".cast"
-)
+const recordingSuffix = ".cast"
 
 func (a *Agents) recordings() string { return filepath.Join(a.cfg.Dir, "recordings") }
 

@@ -73,9 +73,7 @@ type Surface struct{ Config }
 // New returns the surface.
 func New(cfg Config) *Surface { return &Surface{cfg} }
 
-const (
-	lines = 100
-)
+const lines = 100
 
 // Routes adds the API's routes to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {

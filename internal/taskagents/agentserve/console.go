@@ -27,9 +27,7 @@ type Console interface {
 	Get(session string) (sessions.Live, error)
 }
 
-const (
-	consoleMessage = 1 << 20 // bytes of one message of a client
-)
+const consoleMessage = 1 << 20 // bytes of one message of a client
 
 // viewer is the state of one connection.
 type viewer struct {

@@ -19,9 +19,7 @@ type Commit struct {
 	Stat   DiffStat `json:"stat"`
 }
 
-const (
-	noChanges = "no changes"
-)
+const noChanges = "no changes"
 
 // Commit stages and commits all changes that git does not ignore, after a search for
 // credentials in the added lines. Hooks are not run. If the search fails, the changes are

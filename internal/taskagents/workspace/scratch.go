@@ -79,9 +79,7 @@ type ScratchKeeper struct {
 	all map[string]ScratchRecord // by Folder
 }
 
-const (
-	scratchPrefix = "scratch-"
-)
+const scratchPrefix = "scratch-"
 
 // OpenScratch creates Base if needed and reads the records. The caller closes the result.
 func OpenScratch(cfg ScratchConfig) (*ScratchKeeper, error) {

@@ -12,9 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 )
 
-const (
-	deepSubmodules = 3 // levels of nesting
-)
+const deepSubmodules = 3 // levels of nesting
 
 // submodules fetches the submodules of the work tree at dir. The policy must allow each address,
 // as that of a requested repository. A submodule that it does not allow is left out with a

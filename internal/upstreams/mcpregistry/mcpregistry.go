@@ -30,9 +30,7 @@ const (
 	ReasonInput       = "registry_input"
 )
 
-const (
-	pageSize = 100
-)
+const pageSize = 100
 
 // Config configures a Client.
 type Config struct {

@@ -11,9 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-const (
-	component = "#/components/schemas/"
-)
+const component = "#/components/schemas/"
 
 // schemas converts schemas of a document to JSON Schema 2020-12.
 type schemas struct {

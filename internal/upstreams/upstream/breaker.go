@@ -8,9 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/breaker"
 )
 
-const (
-	breakAfter = 5 // failures in a row
-)
+const breakAfter = 5 // failures in a row
 
 // limits returns the limits of the breaker. A trial that does not end blocks other calls
 // for one more breakerDelay.

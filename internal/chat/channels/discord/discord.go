@@ -22,9 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/channels"
 )
 
-const (
-	publicURL = "https://discord.com/api/v10"
-)
+const publicURL = "https://discord.com/api/v10"
 
 // Kind describes the service.
 func Kind() channels.Kind {

@@ -14,11 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/channels"
 )
 
-const (
-	// intents are the events that are requested: messages in guilds, messages to the bot alone, and
-	// the content of messages.
-	intents = 1<<9 | 1<<12 | 1<<15
-)
+// intents are the events that are requested: messages in guilds, messages to the bot alone, and
+// the content of messages.
+const intents = 1<<9 | 1<<12 | 1<<15
 
 // The opcodes of the gateway.
 const (

@@ -20,9 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/channels"
 )
 
-const (
-	defaultName = "attachment"
-)
+const defaultName = "attachment"
 
 var (
 	// addressForm is the one form of an address that is taken: lower-case, without quotes or a name.

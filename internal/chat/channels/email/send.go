@@ -17,9 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat/channels"
 )
 
-const (
-	reLength = len("Re: ")
-)
+const reLength = len("Re: ")
 
 // Do implements [channels.Channel]. A mail cannot be changed: the decision of an approval is another
 // one, in the same thread.

@@ -14,9 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-const (
-	firstLines = 10
-)
+const firstLines = 10
 
 func itoa(n int) string { return strconv.Itoa(n) }
 

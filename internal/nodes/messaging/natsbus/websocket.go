@@ -14,10 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-const (
-	// chunk is how much is read from a server at once.
-	chunk = 16 << 10
-)
+// chunk is how much is read from a server at once.
+const chunk = 16 << 10
 
 // Handler serves nodes that use the NATS protocol inside binary WebSocket
 // messages. Each request is first shown to admit, whose error is answered with
@@ -62,12 +60,10 @@ func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
 	})
 }
 
-const (
-	// opening is how many sessions are let in at once. A server waits three seconds
-	// for the answer who a session is, and tells one whose answer is late what it
-	// tells one that is refused; so a client whose answer could be late does not get this far.
-	opening = 128
-)
+// opening is how many sessions are let in at once. A server waits three seconds
+// for the answer who a session is, and tells one whose answer is late what it
+// tells one that is refused; so a client whose answer could be late does not get this far.
+const opening = 128
 
 // turn waits for a session's turn to be let in; done ends it, and may be called more
 // than once.

@@ -31,9 +31,7 @@ func OwnedBy(skill string) string { return "skill:" + skill }
 func OrphanOf(skill string) string { return "orphan:" + skill }
 
 // Defaults and bounds of registered functions.
-const (
-	DefaultVersion = "1.0.0"
-)
+const DefaultVersion = "1.0.0"
 
 // Call is one call to a handler.
 type Call struct {

@@ -18,9 +18,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-const (
-	folder = "junctor-pulls"
-)
+const folder = "junctor-pulls"
 
 // BareHost is a forge.Host. It is safe for concurrent use, by several processes too.
 type BareHost struct {
