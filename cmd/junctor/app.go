@@ -150,18 +150,18 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	f := root.PersistentFlags()
-	f.StringVar(&a.home, "home", "", "`DIR` home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
-	f.StringVar(&a.server, "server", "", "`URL` URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
-	f.StringVar(&a.token, "token", "", "`TOKEN` token to show the server (default $JUNCTOR_TOKEN, else of junctor login, else the home's admin token)")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "print only the first column of a list, without its head: the ids or names")
+	f.StringVar(&a.home, "home", "", "`DIR` home of the server (default $JUNCTOR_HOME, else in the user's data directory)")
+	f.StringVar(&a.server, "server", "", "`URL` URL of the server (default $JUNCTOR_URL, else of the one on the home)")
+	f.StringVar(&a.token, "token", "", "`TOKEN` token to show (default $JUNCTOR_TOKEN, of junctor login, or the admin's)")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print the ids or names of a list only")
 	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
-	f.VarP(outputFlag{a}, "output", "o", "`FORMAT` table, which fits a terminal, wide, which cuts nothing, or json, which is --json (default table)")
+	f.VarP(outputFlag{a}, "output", "o", "`FORMAT` table, wide, which cuts nothing, or json, which is --json (default table)")
 	groups := a.commands()
 	for _, g := range groups {
 		root.AddCommand(g.commands...)
 	}
-	for _, c := range append(a.formerCommands(), a.completionCommand(root), a.helpCommand()) {
+	for _, c := range append(a.formerCommands(), a.completionCommand(root), a.helpCommand(groups)) {
 		c.Hidden = true
 		root.AddCommand(c)
 		if c.Name() == "help" {

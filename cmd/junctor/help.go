@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,10 +17,10 @@ import (
 // helpWidth is the width of the help in columns.
 const helpWidth = 100
 
-// helpOf returns the help of a command: its description, usage, subcommands, examples and flags. It
-// does not use a template, because linking the template engine makes the linker keep all methods of
+// helpOf returns the help of a command: its description, usage, subcommands, examples and flags, the
+// rare ones only with all. It does not use a template, because linking the template engine makes the linker keep all methods of
 // all types, which adds 4 MiB.
-func helpOf(c *cobra.Command, groups []commandGroup) string {
+func helpOf(c *cobra.Command, groups []commandGroup, all bool) string {
 	var b strings.Builder
 	about := c.Long
 	about = cmp.Or(about, c.Short)
@@ -38,7 +39,14 @@ func helpOf(c *cobra.Command, groups []commandGroup) string {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
 	}
 	own, global := flagsOf(c)
-	listFlags(&b, "Flags", own)
+	common := own
+	if !all {
+		common = slices.DeleteFunc(slices.Clone(own), func(f *pflag.Flag) bool { return f.Annotations[annotationRare] != nil })
+	}
+	listFlags(&b, "Flags", common)
+	if n := len(own) - len(common); n > 0 {
+		fmt.Fprintf(&b, "\n%d more flags, for rarer cases: junctor help%s --all\n", n, strings.TrimPrefix(c.CommandPath(), c.Root().Name()))
+	}
 	if c.HasParent() {
 		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token, --quiet, --output and --json: see junctor --help\n")
 	} else {
@@ -148,6 +156,16 @@ func wrapped(text string, width, indent int) string {
 	return b.String()
 }
 
+// annotationRare is the annotation of a flag that only the whole help shows.
+const annotationRare = "rare"
+
+// rare marks flags of a command that has too many to be read on one screen.
+func rare(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = c.Flags().SetAnnotation(name, annotationRare, []string{"true"}) // the flag was added just before
+	}
+}
+
 // annotationPlaceholder is the annotation of a flag that holds its placeholder.
 const annotationPlaceholder = "placeholder"
 
@@ -189,11 +207,12 @@ func placeholder(f *pflag.Flag) string {
 }
 
 // help shows the help of the command that its arguments name.
-func (a *app) helpCommand() *cobra.Command {
-	return &cobra.Command{
+func (a *app) helpCommand(groups []commandGroup) *cobra.Command {
+	all := false
+	c := &cobra.Command{
 		Use: "help [COMMAND]...", Short: "Show the help of a command", Args: cobra.ArbitraryArgs,
 		Example: `  junctor help invoke
-  junctor help upstreams add`,
+  junctor help mcp add --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
 			if err != nil {
@@ -202,9 +221,12 @@ func (a *app) helpCommand() *cobra.Command {
 			if len(rest) > 0 {
 				return a.noVerb(of, rest)
 			}
-			return of.Help()
+			_, err = io.WriteString(a.stdout, helpOf(of, groups, all))
+			return err
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "list the flags for rare cases too")
+	return c
 }
 
 // completionCommand returns the library's command with other texts.
@@ -264,7 +286,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 }
 
 func (a *app) showHelp(groups []commandGroup) func(*cobra.Command, []string) {
-	return func(c *cobra.Command, _ []string) { _, _ = io.WriteString(a.stdout, helpOf(c, groups)) }
+	return func(c *cobra.Command, _ []string) { _, _ = io.WriteString(a.stdout, helpOf(c, groups, false)) }
 }
 
 // nearFlag returns a hint with the flags that are similar to typed.

@@ -77,6 +77,10 @@ func TestTheHelpOfEveryCommand(t *testing.T) {
 		}
 		if len(path) < 1 || path[0] != "completion" || len(path) == 1 { // how to load a script is the library's text
 			fmt.Fprintf(&b, "%s\n# %s --help\n\n%s\n", strings.Repeat("-", 80), c.CommandPath(), out)
+			if strings.Contains(out, "more flags, for rarer cases") {
+				_, out, _ := typed(t, append(append([]string{"help"}, path...), "--all")...)
+				fmt.Fprintf(&b, "%s\n# junctor help %s --all\n\n%s\n", strings.Repeat("-", 80), strings.Join(path, " "), out)
+			}
 		}
 		own, _ := flagsOf(c)
 		for _, f := range own {

@@ -34,34 +34,20 @@ func (a *app) upstreamsAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME [flags] [-- COMMAND ARG...]",
 		Short: "Add an MCP server, an API or an A2A agent: all it declares, or nothing",
-		Long: `Add an MCP server, a program or a URL, and offer its tools, prompts and resources;
-or, with --registry, the server that an entry of the MCP registry describes, whose
-definitions wait for your approval (NAME may be left out); or, with --openapi, an HTTP
-API by its OpenAPI document, and offer each operation as a tool; or, with --a2a, an A2A
-agent by the URL of its card, and offer each of its skills as a tool agent_NAME_SKILL.
-All it declares is taken, or nothing is kept.
+		Long: `Add an MCP server (a program, a URL, or an entry of the MCP registry), an HTTP API by its
+OpenAPI document, or an A2A agent by its card, and offer what it declares: all or nothing.
+Agents see it at once, because you add it; with --quarantine, and from the registry, each
+definition waits for you. What changes later is held: see junctor mcp diff and approve.
 
-What it declares now is shown to agents at once, because you add it; with --quarantine
-each definition waits for your approval first. What it changes later is held until you
-have looked: see junctor mcp diff and junctor mcp approve.
-
-The tools are listed with what they declare about their effect and what the rules decide
-about calls of agents. That a tool only reads is the server's claim, which counts only if
-you trust it: --trust-hints=yes, =no, or =ask, which asks at a terminal.
-
-A program is confined: it sees the system, a folder of its own in the home, which is
-its HOME, and the folders that you name with --ro and --rw; it never sees the rest of
-the home or your files. Its environment has a few harmless variables besides what you
-give it. With --unconfined it may do all that the server's user may. Credentials are
-named, never written: store them with junctor secrets set NAME.`,
+A program is confined: it sees the system, a folder of its own, and the folders that you
+name with --ro and --rw; with --unconfined it may do all that the server's user may.
+Credentials are named, never written: store them with junctor secrets set NAME.`,
 		Example: `  junctor mcp add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   junctor mcp add tracker --url https://mcp.example.org/mcp --bearer tracker-token
   junctor mcp add notes --url https://notes.example.org/mcp --oauth && junctor mcp login notes
   junctor mcp add --registry io.github.someone/weather@1.2.0 --secret-input API_KEY=weather-key
   junctor mcp add shop --openapi https://shop.example.org/openapi.json --secret shop-key
-  junctor mcp add store --openapi store.yaml --url https://api.example.org/v2
-  junctor mcp add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
-  junctor mcp add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
+  junctor mcp add planner --a2a --url https://agent.example.org/.well-known/agent-card.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.registry.entry != "" {
 				return cobra.MaximumNArgs(1)(cmd, args)
@@ -109,6 +95,9 @@ named, never written: store them with junctor secrets set NAME.`,
 	f.DurationVar(&o.timeout, "timeout", 0, "`DURATION` deadline of one call, such as 30s")
 	f.DurationVar(&o.connect, "connect-timeout", 0, "`DURATION` how long connecting may take (default upstreams.connect_timeout, 1m)")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "longest silence of one call (default 1m, for A2A agents 5m)")
+	rare(c, "key", "sse", "client-credentials", "exchange", "exchange-type", "client-id", "client-secret", "client-metadata", "issuer",
+		"scope", "package", "input", "dir", "root", "isolation", "own-credentials", "trust", "changed", "sampling", "connect-timeout",
+		"idle-timeout")
 	return c
 }
 

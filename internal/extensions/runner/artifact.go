@@ -19,8 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a run.
-const ArtifactDir = "artifacts" // in the working folder
+// ArtifactDir is the folder for what a run leaves, in its working folder.
+const ArtifactDir = "artifacts"
 
 // ArtifactsBefore is the state of the artifacts folder before a run.
 type ArtifactsBefore struct {

@@ -20,7 +20,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Defaults of a host.
+// DefaultSource is the source of a skill that names none.
 const DefaultSource = "remote-agent"
 
 // Stored is the stored form of an installed skill.

@@ -30,7 +30,7 @@ func OwnedBy(skill string) string { return "skill:" + skill }
 // OrphanOf returns the owner name for functions that an uninstalled skill left callable.
 func OrphanOf(skill string) string { return "orphan:" + skill }
 
-// Defaults and bounds of registered functions.
+// DefaultVersion is the version of a registered function that names none.
 const DefaultVersion = "1.0.0"
 
 // Call is one call to a handler.
