@@ -65,7 +65,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	for _, run := range []func(context.Context){s.notices.Run, s.policy.Run, s.compiler.Run, s.hook.Run, s.metrics.Run} {
 		parts.Go(func() error { run(partsCtx); return nil })
 	}
-	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy); return nil })
+	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy, s.mcp.CatalogChanged); return nil })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {

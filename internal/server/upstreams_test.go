@@ -40,6 +40,33 @@ func farServer(t *testing.T) string {
 	return web.URL
 }
 
+// TestTheListFollowsTheRules: a tool that a rule denies leaves the lists of open sessions, and comes back
+// with the rule, although the catalog stays as it is.
+func TestTheListFollowsTheRules(t *testing.T) {
+	url := farServer(t)
+	n := serve(t, t.TempDir())
+	admin := n.token(t, "admin")
+	if a := n.request(t, "POST", "/api/v1/upstreams", admin, `{"name":"far","url":"`+url+`","private_network":true}`); a.status != http.StatusCreated {
+		t.Fatalf("adding the upstream: got %d %s, want 201", a.status, a.body)
+	}
+	c := n.mcp(t)
+	named := toolNames[0]
+	listed := func() bool {
+		return slices.ContainsFunc(c.ask("tools/list", "{}").Tools, func(tool struct{ Name string }) bool {
+			return strings.Contains(tool.Name, named)
+		})
+	}
+	for i, setting := range []string{"allow", "deny", "reset", "deny", "allow"} {
+		change := `{"setting":"` + setting + `","target":"far/` + named + `"}`
+		if a := n.request(t, "POST", "/api/v1/policy/changes", admin, change); a.status != http.StatusOK {
+			t.Fatalf("step %d, %s: got %d %s, want 200", i, setting, a.status, a.body)
+		}
+		if got, want := listed(), setting != "deny"; got != want {
+			t.Errorf("step %d, %s: the tool is listed: got %v, want %v", i, setting, got, want)
+		}
+	}
+}
+
 func TestUpstreamsOverTheAPI(t *testing.T) {
 	url := farServer(t) // first: it closes when no client is connected any more
 	n := serve(t, t.TempDir())

@@ -44,7 +44,7 @@ func BenchmarkReload1000(b *testing.B) {
 	if err != nil {
 		b.Fatalf("loading the rules: %v", err)
 	}
-	files.Use(rules)
+	files.Use(rules, func() {})
 	generation := 0
 	for b.Loop() {
 		b.StopTimer()

@@ -42,10 +42,11 @@ type Files struct {
 	dir    string
 	logger *slog.Logger
 
-	mu     sync.Mutex
-	policy Policy
-	sum    [sha256.Size]byte // of the documents that were read last
-	fault  error             // why they are not in force; nil if they are
+	mu      sync.Mutex
+	policy  Policy
+	changed func()
+	sum     [sha256.Size]byte // of the documents that were read last
+	fault   error             // why they are not in force; nil if they are
 }
 
 // Open returns the folder dir and its documents. If it has none, Open first writes
@@ -68,10 +69,10 @@ func Open(dir string, logger *slog.Logger) (*Files, []policy.Document, error) {
 	return f, docs, nil
 }
 
-// Run loads changed files into p until ctx ends. If they cannot be used, the rules in force
-// stay, and Fault reports the reason.
-func (f *Files) Run(ctx context.Context, p Policy) {
-	f.Use(p)
+// Run loads changed files into p until ctx ends, and calls changed after each time. If they cannot be
+// used, the rules in force stay, and Fault reports the reason.
+func (f *Files) Run(ctx context.Context, p Policy, changed func()) {
+	f.Use(p, changed)
 	ticker := time.NewTicker(scanInterval)
 	defer ticker.Stop()
 	for {
@@ -84,11 +85,12 @@ func (f *Files) Run(ctx context.Context, p Policy) {
 	}
 }
 
-// Use sets the policy into which changed files are loaded.
-func (f *Files) Use(p Policy) {
+// Use sets the policy into which changed files are loaded, and what is called afterwards, which must
+// not block.
+func (f *Files) Use(p Policy, changed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.policy = p
+	f.policy, f.changed = p, changed
 }
 
 // Fault returns why the files on disk are not in force, or nil if they are.
@@ -129,6 +131,7 @@ func (f *Files) load(ctx context.Context, docs []policy.Document, by capability.
 		return
 	}
 	f.fault = nil
+	f.changed()
 	f.logger.Info("policy files loaded", "files", len(docs))
 	f.policy.RecordRules(ctx, by, audit.Attr{Key: "change", Value: what}, audit.Attr{Key: "files", Value: fmt.Sprint(len(docs))})
 }

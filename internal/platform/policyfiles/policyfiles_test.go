@@ -77,7 +77,7 @@ func TestChangedFilesAreLoadedAndWrongOnesKeepTheOldRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		f, l := open(t, dir), &loaded{}
-		go f.Run(t.Context(), l)
+		go f.Run(t.Context(), l, func() {})
 		expect := func(step string, files, changes int, fault string) {
 			t.Helper()
 			time.Sleep(2 * time.Second) // of the bubble's clock
@@ -110,7 +110,7 @@ func TestAChangeIsWholeOrNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f, l := open(t, dir), &loaded{}
-	f.Use(l)
+	f.Use(l, func() {})
 	by := capability.Principal{ID: "admin:x", Role: capability.RoleAdmin}
 	deny := policy.Change{Setting: policy.SettingDeny, Target: "files/write_file"}
 	managed := filepath.Join(dir, policy.ManagedFile)
@@ -149,7 +149,7 @@ func TestRestoredFilesEndAFault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f := open(t, dir)
-	f.Use(&loaded{})
+	f.Use(&loaded{}, func() {})
 	name := filepath.Join(dir, "default.cedar")
 	text, err := os.ReadFile(name)
 	if err != nil {
