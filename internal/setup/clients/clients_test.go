@@ -125,17 +125,17 @@ func connectAndRestore(t *testing.T, c clients.Client, own clients.Server) {
 	file := c.File(home, env)
 	text, ok := texts[c.Name]
 	if !ok {
-		t.Fatalf("there is no fixture of %s; want ok = true", c.Name)
+		t.Fatalf("fixture of %s: got none, want the text of its file", c.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the folder: got %v, want no error", err)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the file: got %v, want no error", err)
 	}
 	now, err := c.Read(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the file: got %v, want no error", err)
 	}
 	want := []clients.Found{
 		{Server: clients.Server{
@@ -155,15 +155,15 @@ func connectAndRestore(t *testing.T, c clients.Client, own clients.Server) {
 	}
 	preview, err := overlay.Preview(now.Text, "setup", changes)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("previewing: got %v, want no error", err)
 	}
 	journal := filepath.Join(t.TempDir(), "journal")
 	if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
-		t.Fatal(err)
+		t.Fatalf("applying: got %v, want no error", err)
 	}
 	after, err := c.Read(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the file: got %v, want no error", err)
 	}
 	if string(after.Text) != string(preview) {
 		t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
@@ -182,7 +182,7 @@ func connectAndRestore(t *testing.T, c clients.Client, own clients.Server) {
 		}
 	}
 	if err := overlay.Undo(t.Context(), journal); err != nil {
-		t.Fatal(err)
+		t.Fatalf("undoing: got %v, want no error", err)
 	}
 	got, err := os.ReadFile(file)
 	if d := cmp.Diff(text, string(got)); err != nil || d != "" {
@@ -201,17 +201,17 @@ func TestAMissingFileIsCreatedAndRemovedAgain(t *testing.T) {
 		}
 		changes, _, err := c.Plan(home, file, now, clients.Server{Command: "/bin/junctor", Args: []string{"mcp"}}, nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("planning: got %v, want no error", err)
 		}
 		journal := filepath.Join(t.TempDir(), "journal")
 		if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
-			t.Fatal(err)
+			t.Fatalf("applying: got %v, want no error", err)
 		}
 		if after, err := c.Read(file); err != nil || !after.Connected {
 			t.Errorf("%s: Read = %+v, %v; want an entry of junctor", c.Name, after, err)
 		}
 		if err := overlay.Undo(t.Context(), journal); err != nil {
-			t.Fatal(err)
+			t.Fatalf("undoing: got %v, want no error", err)
 		}
 		if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
 			t.Errorf("%s: the undo left %v (%v), want an empty home", c.Name, left, err)
@@ -225,7 +225,7 @@ func TestAFileOfAnotherFormIsRefused(t *testing.T) {
 		for _, text := range []string{"{ broken", `[]`, `{"` + c.Keys[0] + `": [1]}`, "x = [1\n", strings.Repeat("[", 100_000)} {
 			file := filepath.Join(t.TempDir(), "file")
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("writing the file: got %v, want no error", err)
 			}
 			if _, err := c.Read(file); capability.AsError(err) == nil || capability.AsError(err).Reason != "client_config" ||
 				!strings.Contains(err.Error(), file) {
@@ -239,14 +239,14 @@ func TestServersThatCannotBeMovedSayWhy(t *testing.T) {
 	t.Parallel()
 	c, err := clients.Find("claude")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("finding the client: got %v, want no error", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte(`{"mcpServers": {
 		"a": {"type": "sse", "url": "https://example.org"}, "b": {"command": "x", "args": ["${input:path}"]},
 		"c": {"command": "x", "env": {"T": "${T}"}}, "d": {"command": "x", "disabled": true}, "e": {}, "f": 7,
 		"g": {"command": "x"}, "junctor": {"command": "junctor"}}}`), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the file: got %v, want no error", err)
 	}
 	now, err := c.Read(file)
 	if err != nil || !now.Connected {
