@@ -253,7 +253,7 @@ func (a *app) approveLatest(ctx context.Context, api approvalAPI, decision strin
 	}
 	if !yes {
 		fmt.Fprintf(a.stderr, "Approve (%s)? [y/N] ", decision)
-		if !a.agrees() {
+		if !a.agrees(ctx) {
 			a.note("not approved; it stays pending")
 			return exitStatus(capability.CodeDenied.Row().Exit)
 		}

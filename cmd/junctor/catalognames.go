@@ -51,7 +51,7 @@ days, unless the tool has changed or another one has the name.`,
 			}
 			if !yes {
 				fmt.Fprint(a.stderr, "Go on? [y/N] ")
-				if !a.agrees() {
+				if !a.agrees(cmd.Context()) {
 					return capability.Errorf(capability.CodeDenied, "naming", "the names were not changed").With("", "")
 				}
 			}

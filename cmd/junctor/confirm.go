@@ -44,7 +44,7 @@ func (a *app) answer(ctx context.Context, id string, question *capability.Error,
 	if !yes {
 		summary, _ := question.Details["summary"].(string)
 		fmt.Fprintf(a.stderr, "%s\nGo on? [y/N] ", text.Visible(summary))
-		yes = a.agrees()
+		yes = a.agrees(ctx)
 	}
 	decision := "deny"
 	if yes {

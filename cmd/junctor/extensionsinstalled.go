@@ -62,7 +62,7 @@ nothing runs and the exit status is 3.`,
 			if err != nil {
 				return err
 			}
-			return a.install(agree, func(agreed string) error {
+			return a.install(cmd.Context(), agree, func(agreed string) error {
 				path := extensionsPath + "/install?force=" + strconv.FormatBool(force) + "&agreed=" + url.QueryEscape(agreed)
 				return a.call(cmd.Context(), http.MethodPost, path, data, decoded(a.printInstalled))
 			})
@@ -80,7 +80,7 @@ nothing runs and the exit status is 3.`,
 		Use: "install-url URL", Short: "Install or upgrade a package from an https address", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address.URL = args[0]
-			return a.install(agree, func(agreed string) error {
+			return a.install(cmd.Context(), agree, func(agreed string) error {
 				address.Agreed = agreed
 				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, decoded(a.printInstalled))
 			})
@@ -161,7 +161,7 @@ func (a *app) printInstalled(rec struct {
 
 // install calls do. If the package acts while it is installed, install prints what it does, asks at
 // the terminal, unless yes is set, and calls do again with the hash of what was shown.
-func (a *app) install(yes bool, do func(agreed string) error) error {
+func (a *app) install(ctx context.Context, yes bool, do func(agreed string) error) error {
 	err := do("")
 	e := capability.AsError(err)
 	if e == nil || e.Code != capability.CodeApprovalRequired {
@@ -173,7 +173,7 @@ func (a *app) install(yes bool, do func(agreed string) error) error {
 	}
 	if !yes && terminal(a.stdin) && !a.json {
 		a.printf("Agree? [y/N] ")
-		yes = a.agrees()
+		yes = a.agrees(ctx)
 	}
 	if hash == "" || !yes {
 		return err
@@ -245,7 +245,7 @@ func (a *app) enableExtension(ctx context.Context, id string, yes bool, visible 
 	}
 	if asks && !yes && terminal(a.stdin) && !a.json {
 		a.printf("Agree? [y/N] ")
-		yes = a.agrees()
+		yes = a.agrees(ctx)
 	}
 	body := map[string]any{}
 	if yes || !asks {

@@ -58,7 +58,7 @@ was never used.`,
 	f.BoolVar(&o.keep, "no-move", false, "leave the clients' servers where they are, without asking")
 	f.BoolVar(&o.undo, "undo", false, "restore the clients' files, and remove the servers that moved")
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
-	f.BoolVar(&o.dry, "dry-run", false, "show the changes and make none")
+	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting would make, and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
 	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
@@ -66,6 +66,10 @@ was never used.`,
 }
 
 func (a *app) setup(ctx context.Context, o setupOptions) error {
+	if o.undo && o.dry {
+		return capability.Errorf(capability.CodeInvalidInput, "setup",
+			"an undo cannot be shown before it is made: give --undo or --dry-run, not both")
+	}
 	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
 		return capability.Errorf(capability.CodeInvalidInput, "setup",
 			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
@@ -206,6 +210,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	case s.SetUp:
 		if !a.json {
 			a.printf("%s is set up already.\n", s.Title)
+			if len(o.move) > 0 {
+				a.printf("To move a server that it still has: junctor mcp import %s, or undo and set it up again.\n", plainText(s.File))
+			}
 		}
 		return nil, nil
 	}
@@ -338,7 +345,7 @@ func (a *app) connectClient(ctx context.Context, name string, req setupserve.Req
 // ask prints a question and returns the line that the user types.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(a.stderr, plainText(question))
-	line, err := readLine(a.stdin)
+	line, err := readLine(ctx, a.stdin)
 	if ctx.Err() != nil {
 		return "", capability.Wrap(capability.CodeCancelled, "setup", "interrupted", ctx.Err())
 	}
@@ -348,8 +355,26 @@ func (a *app) ask(ctx context.Context, question string) (string, error) {
 	return line, nil
 }
 
-// readLine reads up to a line end, one byte at a time, so that later reads find the rest.
-func readLine(r io.Reader) (string, error) {
+// readLine reads a line, or returns when ctx ends, such as by Ctrl-C. Since a read of a terminal cannot
+// be interrupted, it is then left to the end of the process, which follows.
+func readLine(ctx context.Context, r io.Reader) (string, error) {
+	read := make(chan struct{})
+	var got string
+	var failed error
+	go func() {
+		got, failed = scanLine(r)
+		close(read)
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-read:
+		return got, failed
+	}
+}
+
+// scanLine reads up to a line end, one byte at a time, so that later reads find the rest.
+func scanLine(r io.Reader) (string, error) {
 	var line []byte
 	for b := make([]byte, 1); len(line) < 4096; {
 		n, err := r.Read(b)
@@ -373,8 +398,8 @@ func orNothing(folders []string) string {
 }
 
 // agrees reads a line and reports whether it is yes and nothing else.
-func (a *app) agrees() bool {
-	line, _ := readLine(a.stdin) // what was read before an error is the answer
+func (a *app) agrees(ctx context.Context) bool {
+	line, _ := readLine(ctx, a.stdin) // what was read before an error is the answer
 	return isYes(strings.TrimSpace(line))
 }
 

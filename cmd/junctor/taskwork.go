@@ -228,7 +228,7 @@ func (a *app) createTask(ctx context.Context, body map[string]any, yes bool, out
 	if err != nil {
 		return err
 	}
-	return a.install(yes, func(agreed string) error {
+	return a.install(ctx, yes, func(agreed string) error {
 		setText(body, "setup", agreed)
 		return c.Do(ctx, http.MethodPost, threadsPath, body, out)
 	})
