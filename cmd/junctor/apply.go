@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -59,8 +58,8 @@ could not be applied; the others are.`,
 // declarations returns the files of a folder, which are compared with the server's objects.
 func declarations(dir string) ([]declared.File, error) {
 	files, err := declared.Folder(dir).Read()
-	if err == nil {
-		_, err = os.Stat(dir)
+	if err == nil && files == nil {
+		err = fs.ErrNotExist
 	}
 	if err != nil {
 		code := capability.CodeInvalidInput

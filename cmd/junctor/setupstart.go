@@ -169,6 +169,10 @@ func (noUpstreams) Find(setup.Definition) []setup.Definition { return nil }
 
 func (noUpstreams) Has(string) bool { return false }
 
+func (noTokens) Authenticate(string) (capability.Principal, error) {
+	return capability.Principal{}, capability.Errorf(capability.CodeDenied, "setup", "the home has no tokens yet")
+}
+
 func (noSecrets) Get(name string) (secret.Value, error) {
 	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "setup", "the secret %s does not exist", name)
 }

@@ -128,7 +128,7 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 		if _, err := s.record(c.Name); errors.Is(err, os.ErrNotExist) && exists(s.journal(c.Name)) {
 			checks = append(checks, httpapi.Check{
 				Name: "client " + c.Name, Detail: "the setup of " + c.Title + " was interrupted",
-				Remedy: "junctor setup --undo " + c.Name + ", and then junctor setup again",
+				Remedy: "junctor setup --undo --client " + c.Name + ", and then junctor setup again",
 			})
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	file := c.File(s.cfg.UserHome, s.cfg.Env)
 	if _, err := s.record(name); err == nil && exists(s.journal(name)) {
 		return setupserve.Result{}, capability.Errorf(capability.CodeConflict, "setup", "%s is set up already", c.Title).
-			With("client_set_up", "undo it first with: junctor setup --undo "+name)
+			With("client_set_up", "undo it first with: junctor setup --undo --client "+name)
 	} else if exists(s.journal(name)) && !req.DryRun { // interrupted
 		if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 			return setupserve.Result{}, err

@@ -53,7 +53,7 @@ const (
 
 // Limits of inbound.go.
 const (
-	// MaxFile is the largest attachment that a message may have.
+	// MaxFile is the largest attachment that is received, of any service; Kind.MaxFile is for sending.
 	MaxFile  = 20 << 20
 	maxText  = 64 << 10 // bytes of one message
 	maxID    = 600      // bytes of an id, or of two

@@ -127,12 +127,15 @@ func (r *Registry) Compare(mark managed.Mark, id string, spec []byte) (managed.D
 		return managed.Difference{}, err
 	}
 	r.changing.Lock()
-	defer r.changing.Unlock()
+	var have Saved
 	old, ok := r.get(id)
+	if ok {
+		have = old.record
+	}
+	r.changing.Unlock()
 	if !ok {
 		return managed.Difference{}, nil
 	}
-	have := old.record
 	have.Connected, have.Seen = time.Time{}, nil
 	d, err := managed.Compare(have, want, old.managed, want.Managed)
 	if want.TokenName != "" && err == nil { // a user may have stored another value

@@ -1,7 +1,6 @@
 package hostfs
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -31,10 +30,14 @@ type File struct {
 	Text []byte
 }
 
-// Read returns the files in the order of their names; none if the folder does not exist.
+// Read returns the files in the order of their names. It returns nil if the folder does not exist, and
+// an empty list if it has none.
 func (f Folder) Read() ([]File, error) {
 	entries, err := os.ReadDir(f.Dir) // sorted
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	files, left := []File{}, f.MaxBytes
@@ -47,7 +50,7 @@ func (f Folder) Read() ([]File, error) {
 		if len(files) == f.MaxFiles {
 			return nil, ErrTooManyFiles
 		}
-		text, err := readRegular(filepath.Join(f.Dir, e.Name()), left)
+		text, err := ReadRegular(filepath.Join(f.Dir, e.Name()), left)
 		if err != nil {
 			return nil, err
 		}
@@ -57,21 +60,17 @@ func (f Folder) Read() ([]File, error) {
 	return files, nil
 }
 
-// readRegular reads a file of at most max bytes. Other files than regular ones, on which reading
-// could wait for ever, are an error.
-func readRegular(name string, max int64) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	file, err := os.Open(name)
+// ReadRegular reads a file of at most max bytes; the error of a larger one is ErrTooLarge. Other files
+// than regular ones, such as a named pipe, are an error and not waited for.
+func ReadRegular(name string, max int64) ([]byte, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|NonBlocking, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", name))
+	}
 	text, err := io.ReadAll(io.LimitReader(file, max+1))
 	if err == nil && int64(len(text)) > max {
 		err = ErrTooLarge
@@ -81,10 +80,10 @@ func readRegular(name string, max int64) ([]byte, error) {
 
 // Sum returns a digest of names and contents.
 func Sum(files []File) [sha256.Size]byte {
-	var b bytes.Buffer
+	h := sha256.New()
 	for _, f := range files {
-		fmt.Fprintf(&b, "%q %d\n", f.Name, len(f.Text))
-		b.Write(f.Text)
+		fmt.Fprintf(h, "%q %d\n", f.Name, len(f.Text))
+		h.Write(f.Text)
 	}
-	return sha256.Sum256(b.Bytes())
+	return [sha256.Size]byte(h.Sum(nil))
 }

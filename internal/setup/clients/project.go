@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 )
 
@@ -44,7 +45,7 @@ func (c Client) OfProjects(now Config, file, folder string) (all []Found) {
 		if sameFile(own, file) { // the folder is the user's home
 			continue
 		}
-		if text, err := readBounded(own); err == nil {
+		if text, err := hostfs.ReadRegular(own, maxFileBytes); err == nil {
 			if servers, err := c.servers(text); err == nil {
 				add(servers, own)
 			}

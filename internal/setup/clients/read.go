@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -48,7 +46,7 @@ type Config struct {
 // reason client_config, with the file and the fault, if it is not of the expected form; it is
 // never changed then.
 func (c Client) Read(file string) (Config, error) {
-	text, err := readBounded(file)
+	text, err := hostfs.ReadRegular(file, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Config{}, nil
 	}
@@ -60,23 +58,6 @@ func (c Client) Read(file string) (Config, error) {
 		return Config{}, c.broken(file, err.Error())
 	}
 	return out, nil
-}
-
-// readBounded reads a regular file of at most maxFileBytes. A named pipe is not waited for.
-func readBounded(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|hostfs.NonBlocking, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is not a regular file"))
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err == nil && len(text) > maxFileBytes {
-		err = fmt.Errorf("it is larger than %d bytes", maxFileBytes)
-	}
-	return text, err
 }
 
 // parse reads the text of a configuration.

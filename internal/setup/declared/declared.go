@@ -9,9 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,14 +114,18 @@ type step struct {
 // fails is a row, and the others are applied. Errors: invalid_input, reason declaration_fault, in
 // which case nothing was changed; unavailable.
 func (f *Files) Apply(ctx context.Context, by capability.Principal, req Request) (Result, error) {
+	if !req.DryRun { // before the files are read, so that the last reading is the last to be applied
+		f.applying.Lock()
+		defer f.applying.Unlock()
+	}
 	var files []hostfs.File
 	var err error
 	switch {
 	case req.Files == nil:
 		files, err = f.read()
 	case !req.DryRun:
-		err = capability.Errorf(capability.CodeInvalidInput, "declared", "other files than those of the server can only be compared").
-			With("", "give dry_run, and put the files into the folder "+folder+" of the home to apply them")
+		err = capability.Errorf(capability.CodeInvalidInput, "declared", "files in the request need dry_run").
+			With("", "give it, and put the files into the folder "+folder+" of the home to apply them")
 	default:
 		files, err = given(req.Files)
 	}
@@ -173,7 +175,7 @@ func (f *Files) read() ([]hostfs.File, error) {
 	case err != nil:
 		return nil, fault(folder, 0, "it cannot be read: %s", err)
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	if files == nil {
 		if n := len(f.cfg.Upstreams.Declared(f.cfg.Gateway)) + len(f.cfg.Endpoints.Declared(f.cfg.Gateway)); n > 0 {
 			return nil, capability.Errorf(capability.CodeInvalidInput, "declared", "%s: the folder is missing, so the %d objects of its files stay",
 				folder, n).With(ReasonFault, "put it back, or make an empty one to remove them: mkdir "+dir)
@@ -238,10 +240,8 @@ func rowsOf(steps []step) []Row {
 	return rows
 }
 
-// apply plans and takes every step, and notes what failed for the doctor.
+// apply plans and takes every step, and notes what failed for the doctor. The caller holds applying.
 func (f *Files) apply(ctx context.Context, by capability.Principal, files []hostfs.File) ([]Row, error) {
-	f.applying.Lock()
-	defer f.applying.Unlock()
 	steps, err := f.plan(files)
 	if err != nil {
 		f.note(files, err, nil)
@@ -289,7 +289,7 @@ func (f *Files) take(ctx context.Context, by capability.Principal, s *step) {
 	case err == nil:
 		f.cfg.Logger.Info("declaration applied", "kind", s.Kind, "name", s.Name, "file", s.File, "action", s.Action)
 	case s.Action != Remove && limited.Err() != nil && ctx.Err() == nil:
-		s.Detail = "it is not connected yet, and tried further"
+		s.Detail = "not connected yet; the server tries again"
 	default:
 		s.Detail, s.Action = s.Action+": "+sentence(err), Error
 		f.cfg.Logger.Error("declaration not applied", "kind", s.Kind, "name", s.Name, "file", s.File, "err", err)
@@ -320,7 +320,7 @@ func (f *Files) noteFault(err error) {
 		return
 	}
 	if f.fault = capability.AsError(err).Message; f.fault != was {
-		f.cfg.Logger.Error("declarations cannot be applied, so all stays as it was before", "err", err)
+		f.cfg.Logger.Error("declarations cannot be applied, so no object was changed", "err", err)
 	}
 }
 
@@ -349,9 +349,10 @@ type watch struct {
 // look reads the folder once, and applies it if it must be.
 func (w *watch) look(ctx context.Context, now time.Time) {
 	f := w.f
-	if !f.cfg.Upstreams.Running() || !f.cfg.Endpoints.Running() {
+	if !f.cfg.Upstreams.Running() || !f.cfg.Endpoints.Running() || !f.applying.TryLock() {
 		return
 	}
+	defer f.applying.Unlock()
 	files, err := f.read()
 	if err != nil {
 		f.mu.Lock()
@@ -405,13 +406,13 @@ func (f *Files) Checks() []httpapi.Check {
 		}
 		checks = append(checks, httpapi.Check{
 			Name: s.Kind + " " + s.Name + " of " + s.File, Detail: "it could not be applied: " + why,
-			Remedy: "correct it there; it is tried again by itself",
+			Remedy: "correct the file; the server applies it again",
 		})
 	}
 	if len(checks) == 0 {
 		detail := fmt.Sprintf("%d objects of %d files", len(steps), len(files))
 		if waiting > 0 {
-			detail += fmt.Sprintf(", %d of which are about to be applied", waiting)
+			detail += fmt.Sprintf(", %d of which are not applied yet; to apply them now: junctor apply", waiting)
 		}
 		checks = append(checks, httpapi.Check{Name: folder, OK: true, Detail: detail})
 	}

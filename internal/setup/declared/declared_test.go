@@ -443,6 +443,17 @@ func bomb() string {
 
 func TestBoundsOverSeveralFiles(t *testing.T) {
 	t.Parallel()
+	repeated := "{command: &x \"" + strings.Repeat("x ", 20<<10) + "\", args: [*x" + strings.Repeat(", *x", 43) + "]}"
+	var wide []hostfs.File
+	for _, name := range []string{"a", "b", "c"} {
+		wide = append(wide, hostfs.File{Name: name + ".yaml", Text: []byte("upstreams: {" + name + ": " + repeated + "}")})
+	}
+	if _, err := decode(wide[:2]); err != nil {
+		t.Errorf("aliases of two files: got %v, want no error", err)
+	}
+	if _, err := decode(wide); err == nil || !strings.Contains(err.Error(), "config.d/c.yaml: "+tooMuch) {
+		t.Errorf("aliases of three files, whose text is small: got %v, want too much", err)
+	}
 	one := hostfs.File{Name: "a.yaml", Text: []byte("# the first\nupstreams: {a: {url: x}}\nendpoints: {a: {url: x}}")}
 	two := hostfs.File{Name: "b.yaml", Text: []byte("upstreams:\n  b: {url: x}\n  a: {url: x}")}
 	if _, err := decode([]hostfs.File{one, two}); err == nil ||

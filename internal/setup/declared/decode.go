@@ -57,15 +57,16 @@ func fault(file string, line int, format string, args ...any) error {
 		at += ":" + strconv.Itoa(line)
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "declared", "%s: %s", at, fmt.Sprintf(format, args...)).
-		With(ReasonFault, "correct the file; until then all stays as it was before")
+		With(ReasonFault, "correct the file; no object was changed")
 }
 
 // decode returns the declarations of files in the order of kind and name. Every error names a file,
 // and the line if it is known. Errors: invalid_input, reason declaration_fault.
 func decode(files []hostfs.File) ([]entry, error) {
 	found := make(map[string]entry)
+	size := 0
 	for _, f := range files {
-		list, err := decodeFile(f)
+		list, err := decodeFile(f, &size)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +86,8 @@ func decode(files []hostfs.File) ([]entry, error) {
 	return entries, nil
 }
 
-func decodeFile(f hostfs.File) (list []entry, err error) {
+// decodeFile adds the bytes of the file to size, with what its aliases repeat.
+func decodeFile(f hostfs.File, size *int) (list []entry, err error) {
 	file := folder + "/" + f.Name
 	doc, err := yamljson.ToJSON(f.Text, ReasonFault)
 	if err != nil {
@@ -96,6 +98,9 @@ func decodeFile(f hostfs.File) (list []entry, err error) {
 			message = strings.TrimPrefix(message, m[0])
 		}
 		return nil, fault(file, line, "%s", message)
+	}
+	if *size += len(doc); *size > maxBytes {
+		return nil, fault(file, 0, "%s", tooMuch)
 	}
 	lines := yamljson.LinesOf(f.Text)
 	var in struct {

@@ -44,10 +44,10 @@ var _ audit.Mirror = (*Mirror)(nil)
 // OpenMirror opens the files in dir and cuts off unfinished last lines.
 func OpenMirror(dir string, cfg MirrorConfig) (*Mirror, error) {
 	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = 10 << 20
+		cfg.MaxBytes = defaultMirrorBytes
 	}
 	if cfg.Keep <= 0 {
-		cfg.Keep = 10
+		cfg.Keep = defaultMirrorFiles
 	}
 	m := &Mirror{dir: dir, cfg: cfg, logs: [2]mirrorLog{
 		{name: "capabilities.log", bit: audit.MirrorCapabilities},

@@ -91,9 +91,6 @@ func (r *Registry) declare(ctx context.Context, by capability.Principal, mark ma
 		if u.record.Managed == nil { // added meanwhile
 			return managed.Taken("upstreams.declare", "the upstream "+name)
 		}
-		if _, err := r.newUpstream(saved); err != nil { // before anything is stored
-			return err
-		}
 		_, err = r.replace(ctx, by, u, rec)
 		return err
 	}

@@ -4,6 +4,13 @@ import "time"
 
 const breakerDelay = 30 * time.Second
 
+// Limits of what is shown of a program's error output.
+const (
+	maxShownLines = 20 // if it does not start
+	maxShownText  = 4 << 10
+	maxTail       = 8 << 10 // if it ended later
+)
+
 const maxErrorText = 1 << 10
 
 // minMasked is the length of the shortest secret that is masked. A shorter one would match

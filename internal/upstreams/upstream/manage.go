@@ -152,7 +152,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 // lastLines returns the end of a program's error output, for operators.
 func lastLines(s string) string {
 	lines := strings.Split(strings.TrimSpace(ingest.Shown(s)), "\n")
-	return text.CutBytes(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
+	return text.CutBytes(strings.Join(lines[max(0, len(lines)-maxShownLines):], "\n"), maxShownText)
 }
 
 // reserve reserves a name while it is being added; conflict if it exists or is reserved.

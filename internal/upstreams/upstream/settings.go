@@ -77,7 +77,11 @@ func (r *Registry) replace(ctx context.Context, by capability.Principal, u *upst
 	for _, p := range u.pins {
 		s.Pins = append(s.Pins, p.Pin)
 	}
-	var err error
+	next, err := r.newUpstream(s)
+	if err != nil {
+		u.changing.Unlock()
+		return Status{}, err
+	}
 	if r.cfg.Store != nil {
 		err = r.cfg.Store.Save(ctx, s)
 	}
@@ -90,10 +94,6 @@ func (r *Registry) replace(ctx context.Context, by capability.Principal, u *upst
 			With("upstream_not_found", "")
 	}
 	r.recordAdded(ctx, &rec, by)
-	next, err := r.newUpstream(s)
-	if err != nil {
-		return Status{}, err
-	}
 	return r.begin(ctx, by, next)
 }
 

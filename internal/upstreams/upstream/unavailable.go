@@ -46,9 +46,8 @@ func (u *upstream) unavailable() *capability.Error {
 
 // tail returns the end of a text.
 func tail(s string) string {
-	const most = 8 << 10
-	if len(s) > most {
-		s = s[len(s)-most:]
+	if len(s) > maxTail {
+		s = s[len(s)-maxTail:]
 	}
 	return s
 }
