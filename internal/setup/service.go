@@ -246,7 +246,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		}
 	}
 	if req.HTTP { // before anything is moved
-		if _, err := c.Entry(clients.Server{URL: s.cfg.URL}); err != nil {
+		if err := c.Check(clients.Server{URL: s.cfg.URL}); err != nil {
 			return setupserve.Result{}, err
 		}
 	}

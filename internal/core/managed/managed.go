@@ -20,8 +20,10 @@ type Mark struct {
 	Gateway string `json:"gateway,omitempty"`
 }
 
-// Of reports whether a file of a gateway declares the object; "" is the only gateway of a store.
-func (m *Mark) Of(gateway string) bool { return m != nil && (gateway == "" || m.Gateway == gateway) }
+// OwnedBy reports whether a file of a gateway declares the object; "" is the only gateway of a store.
+func (m *Mark) OwnedBy(gateway string) bool {
+	return m != nil && (gateway == "" || m.Gateway == gateway)
+}
 
 // Refuse returns an error for an object that a file declares: conflict, reason managed_by_file. It
 // returns nil for a nil mark. what names the object, such as "the upstream files".
@@ -33,9 +35,9 @@ func (m *Mark) Refuse(op, what string) error {
 		With(Reason, "edit the file in the home of the server, which applies it by itself; see: junctor apply --dry-run")
 }
 
-// Taken returns the error for a file that declares an object which exists and was not declared by
+// UserOwned returns the error for a file that declares an object which exists and was not declared by
 // any file.
-func Taken(op, what string) error {
+func UserOwned(op, what string) error {
 	return capability.Errorf(capability.CodeConflict, op, "%s was added by hand, so a file cannot declare it", what).
 		With(Reason, "remove it, or give the declaration another name")
 }

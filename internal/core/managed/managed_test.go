@@ -16,8 +16,8 @@ func TestOnlyTheGatewayOfTheFileOwnsAnObject(t *testing.T) {
 		gateway string
 		want    bool
 	}{{mark, "one", true}, {mark, "two", false}, {mark, "", true}, {&managed.Mark{}, "one", false}, {nil, "", false}} {
-		if got := c.mark.Of(c.gateway); got != c.want {
-			t.Errorf("%+v.Of(%q) = %v, want %v", c.mark, c.gateway, got, c.want)
+		if got := c.mark.OwnedBy(c.gateway); got != c.want {
+			t.Errorf("%+v.OwnedBy(%q) = %v, want %v", c.mark, c.gateway, got, c.want)
 		}
 	}
 	var none *managed.Mark

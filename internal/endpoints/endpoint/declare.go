@@ -85,7 +85,7 @@ func mayReplace(ep *Endpoint, replaced func(*Endpoint) (old, moved *Endpoint)) e
 				return err
 			}
 		case other.managed == nil:
-			return managed.Taken(op, "the endpoint "+other.id+" at "+other.baseURL)
+			return managed.UserOwned(op, "the endpoint "+other.id+" at "+other.baseURL)
 		case other == moved:
 			return capability.Errorf(capability.CodeConflict, op, "the endpoint %s has the URL %s already", other.id, other.baseURL).
 				With(managed.Reason, "declare it once")
@@ -98,7 +98,7 @@ func mayReplace(ep *Endpoint, replaced func(*Endpoint) (old, moved *Endpoint)) e
 func (r *Registry) Declared(gateway string) map[string]string {
 	out := make(map[string]string)
 	for _, ep := range r.all() {
-		if ep.managed.Of(gateway) {
+		if ep.managed.OwnedBy(gateway) {
 			out[ep.id] = ep.managed.File
 		}
 	}
@@ -218,7 +218,7 @@ func (r *Registry) putUnreached(ctx context.Context, req Request, cause error) (
 // Withdraw disconnects an endpoint that a file of a gateway declared. Others stay.
 func (r *Registry) Withdraw(ctx context.Context, by capability.Principal, gateway, id string) error {
 	err := r.disconnect(ctx, by, id, func(ep *Endpoint) error {
-		if !ep.managed.Of(gateway) {
+		if !ep.managed.OwnedBy(gateway) {
 			return noEndpoint(id)
 		}
 		return nil

@@ -35,10 +35,11 @@ type Client struct {
 	Keys []string
 	// files returns the candidates for the user's file, the first is created if none exists.
 	files func(home string, env func(string) string) []string
-	// entry returns the value of a server that runs a command, and remote that of one with a URL; remote
-	// is nil if the client's file has no such form.
+	// entry returns the value of a server that runs a command, and remote that of one with a URL, for
+	// Format JSON. noHTTP is for a client whose file has no form for a URL.
 	entry  func(command string, args []string) any
 	remote func(url string, headers map[string]string) any
+	noHTTP bool
 	// project names the files of a project, relative to its folder. nested is the key of an object of
 	// the user's file with the same members for each project; it may be empty.
 	project []string
@@ -71,7 +72,7 @@ func All() []Client {
 		},
 		{
 			Name: "claude-desktop", Title: "Claude Desktop", Format: JSON, Keys: []string{"mcpServers"},
-			files: inConfig("Claude/claude_desktop_config.json"), entry: plainEntry, read: readCommon,
+			files: inConfig("Claude/claude_desktop_config.json"), entry: plainEntry, noHTTP: true, read: readCommon,
 		},
 		{
 			Name: "codex", Title: "Codex", Binary: "codex", Format: TOML, Keys: []string{"mcp_servers"},
@@ -80,8 +81,6 @@ func All() []Client {
 					return []string{filepath.Join(dir, "config.toml")}
 				}
 				return []string{filepath.Join(home, ".codex", "config.toml")}
-			}, entry: plainEntry, remote: func(url string, headers map[string]string) any {
-				return remoteEntry{URL: url, HTTPHeaders: headers}
 			}, read: readCommon,
 		},
 		{
@@ -129,7 +128,7 @@ func All() []Client {
 			Name: "goose", Title: "goose", Binary: "goose", Format: YAML, Keys: []string{"extensions"},
 			files: func(home string, env func(string) string) []string {
 				return []string{filepath.Join(configDir(home, env), "goose", "config.yaml")}
-			}, entry: plainEntry, remote: typedRemote("streamable_http"), read: readGoose,
+			}, read: readGoose,
 		},
 	}
 }
@@ -159,15 +158,20 @@ func (c Client) File(home string, env func(string) string) string {
 	return all[0]
 }
 
-// Entry returns the JSON value of a server, which has a command or else a URL. Error: invalid_input,
-// reason client_no_http, for a URL that the client's file has no form for.
-func (c Client) Entry(own Server) (json.RawMessage, error) {
+// Check returns an error for a server that the client's file has no form for: invalid_input, reason
+// client_no_http, for a URL.
+func (c Client) Check(own Server) error {
+	if own.URL == "" || !c.noHTTP {
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "clients", "%s has no servers with a URL in its file", c.Title).
+		With("client_no_http", "leave --http out, and it gets a command that connects to junctor")
+}
+
+// value returns the JSON value of a server.
+func (c Client) value(own Server) (json.RawMessage, error) {
 	if own.URL == "" {
 		return json.Marshal(c.entry(own.Command, slices.Clone(own.Args)))
-	}
-	if c.remote == nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "clients", "%s has no servers with a URL in its file", c.Title).
-			With("client_no_http", "leave --http out, and it gets a command that connects to junctor")
 	}
 	return json.Marshal(c.remote(own.URL, own.Headers))
 }
@@ -209,12 +213,11 @@ func typed(kind string) func(string, []string) any {
 	return func(command string, args []string) any { return commandEntry{kind, command, args} }
 }
 
-// remoteEntry is a server with a URL. Each client has another spelling of its members.
+// remoteEntry is a server with a URL.
 type remoteEntry struct {
-	Type        string            `json:"type,omitempty"`
-	URL         string            `json:"url,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	HTTPHeaders map[string]string `json:"http_headers,omitempty"`
+	Type    string            `json:"type,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 func typedRemote(kind string) func(string, map[string]string) any {

@@ -21,8 +21,7 @@ import (
 func (c Client) Plan(home, file string, now Config, own Server, remove []string) (
 	changes []overlay.Change, left map[string]string, err error,
 ) {
-	entry, err := c.Entry(own)
-	if err != nil {
+	if err := c.Check(own); err != nil {
 		return nil, nil, err
 	}
 	if c.Format == TOML {
@@ -32,7 +31,11 @@ func (c Client) Plan(home, file string, now Config, own Server, remove []string)
 	if c.Format == YAML {
 		return c.planYAML(home, file, now, own, remove)
 	}
-	edits := []overlay.Edit{{Keys: append(slices.Clone(c.Keys), EntryName), Value: entry}}
+	value, err := c.value(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	edits := []overlay.Edit{{Keys: append(slices.Clone(c.Keys), EntryName), Value: value}}
 	for _, name := range remove {
 		edits = append(edits, overlay.Edit{Keys: append(slices.Clone(c.Keys), name), Remove: true})
 	}

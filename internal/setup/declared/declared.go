@@ -127,7 +127,7 @@ func (f *Files) Apply(ctx context.Context, by capability.Principal, req Request)
 		err = capability.Errorf(capability.CodeInvalidInput, "declared", "files in the request need dry_run").
 			With("", "give it, and put the files into the folder "+folder+" of the home to apply them")
 	default:
-		files, err = given(req.Files)
+		files, err = checkFiles(req.Files)
 	}
 	if err != nil {
 		return Result{}, err
@@ -140,8 +140,8 @@ func (f *Files) Apply(ctx context.Context, by capability.Principal, req Request)
 	return Result{DryRun: true, Rows: rowsOf(steps)}, err
 }
 
-// given checks the files of a request.
-func given(in []File) (files []hostfs.File, err error) {
+// checkFiles checks the files of a request.
+func checkFiles(in []File) (files []hostfs.File, err error) {
 	size := 0
 	for _, file := range in {
 		size += len(file.Text)
@@ -253,9 +253,9 @@ func (f *Files) apply(ctx context.Context, by capability.Principal, files []host
 		s := &steps[i]
 		switch s.Action {
 		case Remove:
-			f.take(ctx, by, s)
+			f.applyStep(ctx, by, s)
 		case Add, Change:
-			group.Go(func() error { f.take(ctx, by, s); return nil })
+			group.Go(func() error { f.applyStep(ctx, by, s); return nil })
 		}
 	}
 	_ = group.Wait()
@@ -275,8 +275,8 @@ func (f *Files) apply(ctx context.Context, by capability.Principal, files []host
 	return rowsOf(steps), nil
 }
 
-// take takes one step, and makes it an error if that fails.
-func (f *Files) take(ctx context.Context, by capability.Principal, s *step) {
+// applyStep takes one step, and makes it an error if that fails.
+func (f *Files) applyStep(ctx context.Context, by capability.Principal, s *step) {
 	limited, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
 	var err error
@@ -334,7 +334,7 @@ func (f *Files) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			w.look(ctx, now)
+			w.poll(ctx, now)
 		}
 	}
 }
@@ -346,8 +346,8 @@ type watch struct {
 	seen  [sha256.Size]byte
 }
 
-// look reads the folder once, and applies it if it must be.
-func (w *watch) look(ctx context.Context, now time.Time) {
+// poll reads the folder once, and applies it if it must be.
+func (w *watch) poll(ctx context.Context, now time.Time) {
 	f := w.f
 	if !f.cfg.Upstreams.Running() || !f.cfg.Endpoints.Running() || !f.applying.TryLock() {
 		return

@@ -46,7 +46,7 @@ func (o *owner) Declared(gateway string) map[string]string {
 	defer o.mu.Unlock()
 	out := make(map[string]string)
 	for name, have := range o.objects {
-		if have.mark.Of(gateway) {
+		if have.mark.OwnedBy(gateway) {
 			out[name] = have.mark.File
 		}
 	}
@@ -63,7 +63,7 @@ func (o *owner) Compare(mark managed.Mark, name string, spec []byte) (managed.Di
 	case !ok:
 		return managed.Difference{}, nil
 	case have.mark == nil:
-		return managed.Difference{}, managed.Taken("", "it")
+		return managed.Difference{}, managed.UserOwned("", "it")
 	}
 	d := managed.Difference{Exists: true}
 	if have.spec != string(spec) || have.mark.File != mark.File {

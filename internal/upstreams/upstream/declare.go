@@ -18,7 +18,7 @@ func (u *upstream) free(op string) error {
 func (r *Registry) Declared(gateway string) map[string]string {
 	out := make(map[string]string)
 	for _, u := range r.all() {
-		if m := u.record.Managed; m.Of(gateway) {
+		if m := u.record.Managed; m.OwnedBy(gateway) {
 			out[u.record.Name] = m.File
 		}
 	}
@@ -54,7 +54,7 @@ func (r *Registry) Compare(mark managed.Mark, name string, spec []byte) (managed
 		return managed.Difference{}, nil //nolint:nilerr // it does not exist
 	}
 	if u.record.Managed == nil {
-		return managed.Difference{}, managed.Taken("upstreams.declare", "the upstream "+name)
+		return managed.Difference{}, managed.UserOwned("upstreams.declare", "the upstream "+name)
 	}
 	return managed.Compare(u.record, rec, u.record.Managed, rec.Managed)
 }
@@ -89,7 +89,7 @@ func (r *Registry) declare(ctx context.Context, by capability.Principal, mark ma
 	saved := Saved{Record: rec, Added: r.cfg.Now().UTC()}
 	if u, err := r.get(name); err == nil {
 		if u.record.Managed == nil { // added meanwhile
-			return managed.Taken("upstreams.declare", "the upstream "+name)
+			return managed.UserOwned("upstreams.declare", "the upstream "+name)
 		}
 		_, err = r.replace(ctx, by, u, rec)
 		return err
@@ -115,7 +115,7 @@ func (r *Registry) declare(ctx context.Context, by capability.Principal, mark ma
 // Withdraw removes an upstream that a file of a gateway declared. Others stay.
 func (r *Registry) Withdraw(ctx context.Context, by capability.Principal, gateway, name string) error {
 	u, err := r.get(name)
-	if err != nil || !u.record.Managed.Of(gateway) {
+	if err != nil || !u.record.Managed.OwnedBy(gateway) {
 		return nil //nolint:nilerr // it is gone already
 	}
 	return r.remove(ctx, by, u)
