@@ -19,7 +19,6 @@ import (
 )
 
 const (
-
 	// unknownForm is why a server stays whose value cannot be read, ofClient why an extension stays, and
 	// heldLogin why one stays whose login the client holds.
 	unknownForm = "its form is not known"
