@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/server"
@@ -65,4 +67,48 @@ func (a *app) serverChecks(ctx context.Context) (answered, []httpapi.Check) {
 		return answered{failedCheck("server", err), capability.CodeOf(err)}, nil
 	}
 	return answered{Check: httpapi.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()}}, out.Checks
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check this installation and say what to do about each fault", Args: cobra.NoArgs,
+		Long: "Check this installation and say what to do about each fault. The exit status is 1 if\nthere is one.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := a.doctorChecks(cmd.Context())
+			bad := false
+			for _, c := range checks {
+				bad = bad || !c.OK
+			}
+			if err := a.printChecks(checks); err != nil {
+				return err
+			}
+			if bad {
+				return exitStatus(1)
+			}
+			return nil
+		},
+	}
+}
+
+// printChecks prints the results of the doctor, with the remedy of each failed check.
+func (a *app) printChecks(checks []httpapi.Check) error {
+	if a.json {
+		return a.printObject(map[string]any{"checks": checks})
+	}
+	for _, c := range checks {
+		mark := "ok  "
+		if !c.OK {
+			mark = "FAIL"
+		}
+		a.printf("%s  %s: %s\n", mark, plainText(c.Name), plainText(c.Detail))
+		if c.Remedy != "" {
+			a.printf("      remedy: %s\n", plainText(c.Remedy))
+		}
+	}
+	return nil
+}
+
+func failedCheck(name string, err error) httpapi.Check {
+	e := capability.AsError(err)
+	return httpapi.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
 }

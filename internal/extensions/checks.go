@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/telemetry"
 )
 
 // Checks returns the results for "junctor doctor": whether the sandbox reaches the tier
@@ -41,4 +42,10 @@ func (x *Service) checkSandbox() httpapi.Check {
 	c.Detail = "sandbox.min_tier is " + x.minTier.String() + " and this machine has " + tier.String() + ", so no extension runs a program"
 	c.Remedy = "junctor debug sandbox status says what is missing; or lower sandbox.min_tier"
 	return c
+}
+
+func (x *Service) gauges(m *telemetry.Metrics) {
+	m.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(x.queue.Stats().Waiting) })
+	m.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(x.queue.Stats().Running) })
+	m.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(x.Tier()) })
 }

@@ -218,12 +218,6 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 // Routes adds the API of extensions to mux.
 func (x *Service) Routes(mux *http.ServeMux) { x.surface.Routes(mux) }
 
-func (x *Service) gauges(m *telemetry.Metrics) {
-	m.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(x.queue.Stats().Waiting) })
-	m.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(x.queue.Stats().Running) })
-	m.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(x.Tier()) })
-}
-
 // reaches returns sandbox_unavailable if this machine's sandbox is below the operator's
 // tier or, if that is not set, below the given one.
 func (x *Service) reaches(tier string) error {

@@ -49,7 +49,7 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 		r.fire(r.endEvent(failure), failure.Reason)
 	}
 	if logErr != nil {
-		e.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", logErr)
+		r.log().Error("audit record not written", "err", logErr)
 	}
 	reply := r.reply()
 	reply.AuditDegraded = degraded
@@ -230,7 +230,7 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	rec.Error = r.recordable(failure)
 	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
 		// A cause may quote the caller's input, and arguments are never recorded.
-		r.engine.cfg.Logger.Debug("cause of a failed call", "inv", r.inv.ID, "cap", rec.Metadata.CapabilityID, "err", failure.Err)
+		r.log().Debug("cause of a failed call", "cap", rec.Metadata.CapabilityID, "err", failure.Err)
 	}
 }
 
@@ -258,7 +258,7 @@ func (r *run) recordSlow(ctx context.Context) {
 	rec.Event = audit.CapabilitySlow
 	rec.Duration = r.engine.cfg.Now().Sub(r.began)
 	if _, err := r.engine.cfg.Log.Append(ctx, rec, audit.Buffered); err != nil {
-		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+		r.log().Error("audit record not written", "err", err)
 	}
 }
 
@@ -278,7 +278,7 @@ func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, 
 	rec.Metadata.State = string(reply.State)
 	rec.Metadata.Attrs = []audit.Attr{{Key: "replay_of", Value: reply.Invocation}}
 	if _, err := r.engine.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
-		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+		r.log().Error("audit record not written", "err", err)
 	}
 	r.observe(reply, failure)
 	if failure == nil {

@@ -237,9 +237,12 @@ func (r *run) guarded(ctx context.Context) (result capability.Result, replay *Re
 	return r.walk(ctx)
 }
 
+// log returns the logger of the call, whose lines have the call's id as inv.
+func (r *run) log() *slog.Logger { return r.engine.cfg.Logger.With(slog.String("inv", r.inv.ID)) }
+
 // panicked logs a panic with its stack and returns an internal error with the call's id.
 func (r *run) panicked(p any) error {
-	r.engine.cfg.Logger.Error("panic contained", "inv", r.inv.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	r.log().Error("panic contained", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return capability.Errorf(capability.CodeInternal, "invoke", "something broke inside junctor; the incident is %s", r.inv.ID).With("panic",
 		"")
 }
@@ -322,7 +325,7 @@ func (r *run) prepareInput() error {
 // fire moves the state machine. An illegal transition is a bug: it is logged and ignored.
 func (r *run) fire(ev Event, reason string) {
 	if err := r.machine.fire(ev, r.engine.cfg.Now(), reason); err != nil {
-		r.engine.cfg.Logger.Error("state machine", "inv", r.inv.ID, "err", err)
+		r.log().Error("state machine", "err", err)
 	} else if r.moved != nil {
 		r.moved(r.machine.state)
 	}

@@ -56,7 +56,7 @@ func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
 		return
 	}
 	if err := r.engine.cfg.Policy.Return(context.WithoutCancel(ctx), agreed); err != nil {
-		r.engine.cfg.Logger.Error("an approval that was not used is spent", "inv", r.inv.ID, "approval", agreed.Approval, "err", err)
+		r.log().Error("an approval that was not used is spent", "approval", agreed.Approval, "err", err)
 	}
 }
 

@@ -176,7 +176,7 @@ func (r *run) finishKey(ctx context.Context, reply Reply, failure *capability.Er
 		err = store.DropOutcome(ctx, r.inv.Principal.ID, r.inv.IdempotencyKey)
 	}
 	if err != nil {
-		r.engine.cfg.Logger.Error("idempotency outcome not stored", "inv", r.inv.ID, "err", err)
+		r.log().Error("idempotency outcome not stored", "err", err)
 	}
 	r.flight.kept = r.started
 }

@@ -33,7 +33,7 @@ func (r *run) askAugmenters(ctx context.Context) error {
 		}
 		if err != nil {
 			if e.Contribution.Augment.FailureMode != "fail-closed" {
-				r.engine.cfg.Logger.Warn("a route augmenter failed; the call goes on", "augmenter", e.Runtime, "inv", r.inv.ID, "err", err)
+				r.log().Warn("a route augmenter failed; the call goes on", "augmenter", e.Runtime, "err", err)
 				continue
 			}
 			veto, reason = true, "it failed, and the call may not go without it"

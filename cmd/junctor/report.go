@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -168,4 +169,70 @@ func (a *app) writeReport(ctx context.Context, dir string, t liveTarget) (path s
 		Conformance: found, Modules: modules, Decisions: connected.Sync.TrustDecisions,
 		Unloaded: connected.Sync.Unloaded, Skipped: connected.Sync.Skipped, CI: livereport.CIFrom(a.env),
 	})
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	return a.group("report", "Write and validate live reports", a.reportWriteCommand(), a.reportValidateCommand())
+}
+
+func (a *app) reportValidateCommand() *cobra.Command {
+	var opts livereport.Options
+	var set livereport.Set
+	var count, allowed, required string
+	var maxAge, maxFuture float64
+	var matchGitHub bool
+	c := &cobra.Command{
+		Use:   "validate FILE|DIR...",
+		Short: "Validate live reports: each number must follow from another part",
+		Example: `  junctor report validate reports --require-providers home-machine
+  junctor report validate reports/e2b.json --max-age-minutes 60`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var err error
+			if set.MinCount, set.MaxCount, err = parseCount(count); err != nil {
+				return err
+			}
+			opts.MaxAge, opts.MaxFuture = minutes(maxAge), minutes(maxFuture)
+			set.AllowedProviders, set.RequiredProviders = names(allowed), names(required)
+			if matchGitHub {
+				opts.GitHub = make(map[string]string)
+				for _, kv := range a.environ {
+					if k, v, _ := strings.Cut(kv, "="); strings.HasPrefix(k, "GITHUB_") {
+						opts.GitHub[k] = v
+					}
+				}
+			}
+			n, problems := livereport.Files(args, opts, set)
+			said := []string{}
+			for _, p := range problems {
+				said = append(said, plainText(p.String()))
+			}
+			switch {
+			case a.json:
+				if err := a.printObject(map[string]any{"ok": len(said) == 0, "reports": n, "problems": said}); err != nil {
+					return err
+				}
+			case len(said) > 0:
+				fmt.Fprintln(a.stderr, strings.Join(said, "\n"))
+			default:
+				a.printf("%d %s sound\n", n, counted(n, "report is", "reports are"))
+			}
+			if len(said) > 0 {
+				return exitStatus(1)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&opts.Kind, "kind", "", "`KIND` only this kind: cloud or provider")
+	f.StringVar(&count, "expect-count", "", "`N|MIN..MAX` how many reports there must be")
+	f.Float64Var(&maxAge, "max-age-minutes", 0, "oldest report that counts, in minutes")
+	f.Float64Var(&maxFuture, "max-future-minutes", 0, "how far ahead the clock of a report may be, in minutes")
+	f.StringVar(&allowed, "allowed-providers", "", "`PROVIDERS` providers that may be there, comma-separated")
+	f.StringVar(&required, "require-providers", "", "`PROVIDERS` providers that must be there, comma-separated")
+	f.BoolVar(&opts.RequireCI, "require-ci", false, "refuse a report without its CI block")
+	f.BoolVar(&opts.RequireFileIdentity, "require-file-identity", false, "refuse a file that is not named after its provider")
+	f.BoolVar(&matchGitHub, "match-github-env", false, "refuse a CI block that is not what the GITHUB_ variables say")
+	f.BoolVar(&opts.AllowSkipped, "allow-skipped", false, "accept modules that were seen but not let in")
+	return c
 }
