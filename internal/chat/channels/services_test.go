@@ -446,16 +446,19 @@ func TestServicesAreRead(t *testing.T) {
 		}
 		c := send("7", "", "")
 		c.Action, c.Principal.Role, c.Principal.Labels = "message.read", capability.RoleAgent, []string{channels.GuestLabel}
-		other := s.Group()
-		for form, ok := range map[string]bool{other: true, to: false} {
-			if other == "" {
+		group := s.Group()
+		for _, guest := range []struct {
+			from, reads string
+			ok          bool
+		}{{group, group, true}, {group, to, false}, {group + "1", group, false}, {"", group, false}} {
+			if group == "" {
 				continue // a service without groups has no guests
 			}
-			c.Input, err = json.Marshal(map[string]string{"conversation": form})
+			c.Input, err = json.Marshal(map[string]string{"conversation": guest.reads})
 			must(t, "encode", err)
-			c.Context.Route = &capability.Route{Kind: s.ref.Kind, Account: s.ref.Account, Conversation: other}
-			if _, err := s.provider().Invoke(t.Context(), c); (err == nil) != ok {
-				t.Errorf("for a guest of %q, read %q: got %v, want it to be read: %t", other, form, err, ok)
+			c.Context.Route = &capability.Route{Kind: s.ref.Kind, Account: s.ref.Account, Conversation: guest.from}
+			if _, err := s.provider().Invoke(t.Context(), c); (err == nil) != guest.ok {
+				t.Errorf("for a guest of %q, read %q: got %v, want it to be read: %t", guest.from, guest.reads, err, guest.ok)
 			}
 		}
 	})

@@ -269,16 +269,28 @@ func TestAnUpstreamThatBreaksCallsGetsNoneForAWhile(t *testing.T) {
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
 	r.add("far", nil)
+	breaks := func(times int) {
+		t.Helper()
+		r.far.set(func() {
+			r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
+				return nil, capability.Errorf(capability.CodeFailed, "", "no progress").With("idle_timeout", "")
+			}
+		})
+		for range times {
+			_, err := r.tool("t", `{}`)
+			fails(t, err, capability.CodeFailed, "idle_timeout")
+		}
+	}
+	breaks(4)
 	r.far.set(func() {
 		r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
-			return nil, capability.Errorf(capability.CodeFailed, "", "no progress").With("idle_timeout", "")
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "unknown argument").With("upstream_error", "")
 		}
 	})
-	for range 5 {
-		_, err := r.tool("t", `{}`)
-		fails(t, err, capability.CodeFailed, "idle_timeout")
-	}
 	_, err := r.tool("t", `{}`)
+	fails(t, err, capability.CodeInvalidInput, "upstream_error") // an answer, after which failures are counted from the first
+	breaks(5)
+	_, err = r.tool("t", `{}`)
 	if e := fails(t, err, capability.CodeUnavailable, "circuit_open"); e.RetryAfter <= 0 {
 		t.Errorf("it does not say when to try again; got e.RetryAfter = %v; want e.RetryAfter more than 0", e.RetryAfter)
 	}
