@@ -37,7 +37,7 @@ func (a *app) auditCommand() *cobra.Command {
 				}
 			}),
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
-		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
+		a.auditShortcut("denied", "List the calls that were refused, and by which rule or decision",
 			func(q url.Values, _ string) { q.Set("denied", "true") }),
 		a.auditShowCommand(), a.auditForgetCommand(), a.auditVerifyCommand(), a.auditTailCommand())
 }
@@ -144,6 +144,7 @@ type auditRow struct {
 		RunID    string `json:"run_id"`
 		Provider string `json:"provider"`
 		Code     string `json:"code"`
+		Reason   string `json:"reason"`
 		Decision struct {
 			PolicyIDs       []string `json:"policy_ids"`
 			Grant, Approval string
@@ -176,7 +177,7 @@ func (r *reasons) cell(row auditRow) []string {
 	if d.Grant != "" {
 		parts = append(parts, "grant "+d.Grant)
 	}
-	if d.Approval == "" && row.Metadata.Code == string(capability.CodeApprovalRequired) {
+	if m := row.Metadata; d.Approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == "confirmation_rejected") {
 		d.Approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
 	}
 	if d.Approval != "" {
