@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -131,62 +131,46 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 	return c
 }
 
-// auditRow holds the members of a record that the table shows.
-type auditRow struct {
-	Timestamp time.Time `json:"timestamp"`
-	Level     string    `json:"level"`
-	Event     string    `json:"event"`
-	Action    string    `json:"action"`
-	User      string    `json:"user_id"`
-	Seq       uint64    `json:"seq"`
-	Error     string    `json:"error"`
-	Metadata  struct {
-		RunID    string `json:"run_id"`
-		Provider string `json:"provider"`
-		Code     string `json:"code"`
-		Reason   string `json:"reason"`
-		Decision struct {
-			PolicyIDs       []string `json:"policy_ids"`
-			Grant, Approval string
-		} `json:"decision"`
-	} `json:"metadata"`
-}
-
-func (r auditRow) cells() []string {
-	return []string{
-		fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider),
-		dash(r.Metadata.RunID),
-	}
-}
-
 // reasons explains the decisions of records: the rules, the grant, or the approval with the principal
 // that decided it.
 type reasons struct {
 	ctx      context.Context
 	client   *client.Client
+	short    func(id string) string
 	deciders map[string]string // by approval
 }
 
-// cell returns the last cell of a record.
-func (r *reasons) cell(row auditRow) []string {
-	d := row.Metadata.Decision
+func (a *app) reasons(ctx context.Context, c *client.Client) *reasons {
+	return &reasons{ctx: ctx, client: c, short: a.short, deciders: make(map[string]string)}
+}
+
+// cell returns why a call was decided as it was or failed, or what an event of another kind changed.
+func (r *reasons) cell(row auditRow) string {
+	m := row.Metadata
 	var parts []string
-	if len(d.PolicyIDs) > 0 {
-		parts = append(parts, counted(len(d.PolicyIDs), "rule ", "rules ")+strings.Join(d.PolicyIDs, ", "))
+	if ids := m.Decision.PolicyIDs; len(ids) > 0 {
+		parts = append(parts, counted(len(ids), "rule ", "rules ")+strings.Join(ids, ", "))
 	}
-	if d.Grant != "" {
-		parts = append(parts, "grant "+d.Grant)
+	if grant := cmp.Or(m.Decision.Grant, m.texts["grant"]); grant != "" && row.call() {
+		parts = append(parts, "grant "+grant)
 	}
-	if m := row.Metadata; d.Approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == "confirmation_rejected") {
-		d.Approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
+	parts = append(parts, row.details()...)
+	approval := cmp.Or(m.Decision.Approval, m.texts["approval"])
+	if approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == "confirmation_rejected") {
+		approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
 	}
-	if d.Approval != "" {
-		parts = append(parts, "approval "+d.Approval+r.decider(d.Approval))
+	switch {
+	case approval == "":
+	case row.Event == string(audit.ConfirmationAnswered): // its principal decided
+		parts = append(parts, "approval "+r.short(approval))
+	default:
+		parts = append(parts, "approval "+r.short(approval)+r.decider(approval))
 	}
-	if len(parts) == 0 && row.Error != "" {
+	failed := row.Event == string(audit.CapabilityFailed) || row.Event == string(audit.SecurityViolation)
+	if row.Error != "" && (len(parts) == 0 || failed || !row.call()) {
 		parts = append(parts, row.Error)
 	}
-	return []string{dash(strings.Join(parts, ", "))}
+	return dash(strings.Join(parts, ", "))
 }
 
 // requestedApproval matches the id of an approval in the text of an error.
@@ -242,17 +226,16 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 		return a.printJSON(raw)
 	}
 	var rows [][]string
-	head := []string{"SEQ", "TIME", "+LEVEL", "EVENT", "ACTION", "PRINCIPAL", "+PROVIDER", "INVOCATION"}
-	why := func(auditRow) []string { return nil }
-	if cmd.Name() == "trail" || cmd.Name() == "denied" {
-		head[len(head)-1] = "+INVOCATION"
-		head, why = append(head, "WHY"), (&reasons{ctx: cmd.Context(), client: c, deciders: make(map[string]string)}).cell
-	}
+	head, why := auditHead(), a.reasons(cmd.Context(), c)
 	if cmd.Name() == "trail" {
 		slices.Reverse(out.Records) // a story is read from its beginning
 	}
 	for _, r := range out.Records {
-		rows = append(rows, append(r.cells(), why(r)...))
+		if a.columns() > 0 {
+			head, rows = narrowHead(), append(rows, r.narrow(why.cell(r)))
+		} else {
+			rows = append(rows, append(r.cells(), why.cell(r)))
+		}
 	}
 	return a.table(head, rows, "no record matches; see the latest with: junctor audit query")
 }
@@ -355,7 +338,8 @@ func (a *app) auditTailCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)),
+				what, _ := r.subject()
+				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(what), plainText(dash(r.who())),
 					plainText(r.Error))
 				return nil
 			})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,16 +62,15 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		}
 		return a.printObject(shown)
 	}
-	why := (&reasons{ctx: ctx, client: c, deciders: make(map[string]string)}).cell(row)
 	cells := row.cells()
 	err = a.fields([][]string{
 		{"record", cells[0]},
 		{"time", cells[1]},
 		{"event", row.Event},
-		{"action", dash(row.Action)},
-		{"principal", dash(row.User)},
+		{"what", cells[4]},
+		{"principal", cells[5]},
 		{"provider", dash(row.Metadata.Provider)},
-		{"why", strings.Join(why, "")},
+		{"why", a.reasons(ctx, c).cell(row)},
 		{"error", dash(row.Error)},
 	})
 	if err != nil {

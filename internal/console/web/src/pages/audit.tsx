@@ -51,7 +51,7 @@ function known(v: any): any {
 /** What a record is about. */
 export function subject(r: Row): string {
   const m = r.metadata ?? {};
-  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.upstream ?? m.name ?? m.task;
+  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task;
   return name ? toolOf(String(name)) : eventWord(r.event);
 }
 
@@ -128,7 +128,7 @@ export function Audit() {
                     <EventTag r={r} />
                   </span>
                   <span class="clip">
-                    {subject(r)} <span class="who">{visible(r.error ?? "")}</span>
+                    {subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
                   </span>
                   <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
                   <Ago at={r.timestamp} />
