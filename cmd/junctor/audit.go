@@ -28,7 +28,7 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "List the records of an invocation or a task's calls, oldest first, with why",
+		a.auditShortcut("trail [ID]", "List the records of an invocation or a task's calls, oldest first, with why",
 			func(q url.Values, arg string) {
 				if strings.HasPrefix(arg, "tsk_") {
 					q.Set("parent", arg)
@@ -101,10 +101,14 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 	if strings.Contains(use, " ") {
 		args = cobra.ExactArgs(1)
 	}
-	arguments := false
+	trail := strings.HasPrefix(use, "trail ")
+	if trail {
+		args = cobra.MaximumNArgs(1)
+	}
+	arguments, latest := false, false
 	c := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: "  junctor audit " +
-			strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
+			strings.Replace(strings.Replace(use, "trail [ID]", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if arguments && a.json {
 				return capability.Errorf(capability.CodeInvalidInput, "", "--arguments is for people; use junctor audit show ID --json")
@@ -113,6 +117,12 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 			arg := ""
 			if len(args) == 1 {
 				arg = args[0]
+			}
+			if trail {
+				var err error
+				if arg, err = a.invocation(cmd, args, latest); err != nil {
+					return err
+				}
 			}
 			set(q, arg)
 			if err := a.auditList(cmd, q); err != nil || !arguments {
@@ -125,7 +135,8 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 			return err
 		},
 	}
-	if strings.HasPrefix(use, "trail ") {
+	if trail {
+		c.Flags().BoolVar(&latest, "latest", false, latestHelp)
 		c.Flags().BoolVar(&arguments, "arguments", false, "show the arguments of the invocation, which is recorded")
 	}
 	return c

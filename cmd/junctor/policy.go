@@ -191,6 +191,7 @@ fs.writeText. A later rule about the same tool replaces the earlier one.`,
 		},
 	}
 	c.Flags().StringVar(&change.For, "for", "", "`PRINCIPAL` only for this principal, such as agent:claude; all agents if not given")
+	c.Flags().BoolVar(&change.New, "new", false, "with --for: also for a principal that has no token yet")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the rule without writing it")
 	return c
 }
@@ -215,6 +216,7 @@ Rules about single tools come on top: see junctor policy allow, ask and deny.`,
 		},
 	}
 	c.Flags().StringVar(&change.For, "for", "", "`PRINCIPAL` only for this principal, such as agent:claude; all agents if not given")
+	c.Flags().BoolVar(&change.New, "new", false, "with --for: also for a principal that has no token yet")
 	c.Flags().BoolVar(&change.IncludingDestructive, "including-destructive", false,
 		"with open: also tools that declare themselves destructive")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the rule without writing it")
