@@ -231,6 +231,8 @@ func (a *app) changePolicy(cmd *cobra.Command, change policy.Change, dry bool) e
 	}{change, dry}
 	return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/changes", body, decoded(func(done policyfiles.Changed) error {
 		switch {
+		case done.Before == done.After && done.Rule == "":
+			a.printf("nothing to reset: policy/%s has no rule %q; the other rules decide, see: junctor policy list\n", done.File, change.ID())
 		case done.Before == done.After:
 			a.printf("nothing to change: %s already says so\n", done.File)
 		case done.Rule == "":

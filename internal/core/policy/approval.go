@@ -162,14 +162,14 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)},
 			audit.Attr{Key: "channel", Value: string(got.Channel)})
 		if got.Channel != ChannelClient { // the summary quotes the input, which is not logged
-			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", a.Entry.Name(),
+			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", NameOf(a.Entry),
 				"approve_with", "junctor approvals approve "+got.ID)
 		}
 	}
-	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
+	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", NameOf(a.Entry), got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	if got.Channel == ChannelClient {
-		asks = capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs your approval (%s)", a.Entry.Name(), got.ID).
+		asks = capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs your approval (%s)", NameOf(a.Entry), got.ID).
 			With("confirmation_required", fmt.Sprintf("approve it with --yes, or with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	}
 	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).

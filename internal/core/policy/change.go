@@ -212,6 +212,9 @@ const managedHead = `// Rules about single tools and servers, made by "junctor p
 // and comments, stay as they are.
 func (c Change) Apply(text []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
+		if c.Rule() == "" {
+			return text, nil
+		}
 		text = []byte(managedHead)
 	}
 	list, err := cedar.NewPolicyListFromBytes(ManagedFile, text)
