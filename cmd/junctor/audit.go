@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/store/backup"
 )
@@ -167,7 +168,7 @@ func (r *reasons) cell(row auditRow) string {
 	}
 	parts = append(parts, row.details()...)
 	approval := cmp.Or(m.Decision.Approval, m.texts["approval"])
-	if approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == "confirmation_rejected") {
+	if approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == policy.ReasonRejected) {
 		approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
 	}
 	switch {

@@ -187,6 +187,9 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 	return err
 }
 
+// ReasonRejected is the reason of a call that a person has denied.
+const ReasonRejected = "confirmation_rejected"
+
 // rejected returns denied if a person has denied the same call and the denied approval would not
 // have expired yet. Otherwise a repeating caller could open approvals until a person makes a
 // mistake.
@@ -196,7 +199,7 @@ func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 		return err
 	}
 	return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
-		With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
+		With(ReasonRejected, "do something else, or ask an operator for a grant").Detail("approval", a.ID)
 }
 
 // barred returns the principal on whose behalf the call is made, if it would need an operator's
