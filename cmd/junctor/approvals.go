@@ -127,7 +127,7 @@ The program of a task agent waits for an approval of the kind terminal or questi
 				return capability.Errorf(capability.CodeInvalidInput, "", "%s needs either ID or --latest", cmd.CommandPath())
 			}
 			if latest {
-				return a.approveLatest(cmd.Context(), api, decision, yes)
+				return a.decideLatest(cmd.Context(), api, decision, yes)
 			}
 			id, err := a.findApproval(cmd.Context(), args[0])
 			if err != nil {
@@ -155,9 +155,21 @@ The program of a task agent waits for an approval of the kind terminal or questi
 }
 
 func (a *app) denyCommand(api approvalAPI) *cobra.Command {
-	return &cobra.Command{
-		Use: "deny ID", Short: "Deny a call, or what an agent asks for", Args: cobra.ExactArgs(1),
+	var latest, yes bool
+	c := &cobra.Command{
+		Use: "deny [ID]", Short: "Deny a call, or what an agent asks for", Args: cobra.MaximumNArgs(1),
+		Long: `Deny a call. ID is the id of an approval or a prefix that no other approval has.
+With --latest, the newest pending approval is shown with its whole input before you
+decide.`,
+		Example: `  junctor approvals deny apr_0123456789abcdef01234567
+  junctor approvals deny --latest`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if latest == (len(args) == 1) {
+				return capability.Errorf(capability.CodeInvalidInput, "", "%s needs either ID or --latest", cmd.CommandPath())
+			}
+			if latest {
+				return a.decideLatest(cmd.Context(), api, string(policy.DecideDeny), yes)
+			}
 			id, err := a.findApproval(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -165,6 +177,9 @@ func (a *app) denyCommand(api approvalAPI) *cobra.Command {
 			return a.decide(cmd.Context(), api, id, string(policy.DecideDeny))
 		},
 	}
+	c.Flags().BoolVar(&latest, "latest", false, "deny the newest pending approval, after it is shown")
+	c.Flags().BoolVar(&yes, "yes", false, "with --latest: deny without being asked at the terminal")
+	return c
 }
 
 // short returns the beginning of an approval's id, which names it too, where the table fits a
@@ -225,9 +240,9 @@ func (a *app) fetchApproval(ctx context.Context, id string) (approvalAnswer, err
 	return out, a.do(ctx, http.MethodGet, string(currentApprovals)+"/"+url.PathEscape(id), nil, &out)
 }
 
-// approveLatest shows the newest pending approval with its whole input on standard error, requests a
-// decision at the terminal unless yes is set, and approves it.
-func (a *app) approveLatest(ctx context.Context, api approvalAPI, decision string, yes bool) error {
+// decideLatest shows the newest pending approval with its whole input on standard error, requests a
+// confirmation at the terminal unless yes is set, and decides it.
+func (a *app) decideLatest(ctx context.Context, api approvalAPI, decision string, yes bool) error {
 	if !yes && (a.json || !terminal(a.stdin)) {
 		return capability.Errorf(capability.CodeInvalidInput, "approvals", "--latest needs a terminal at which it can ask, or --yes").With("",
 			"see what waits with: junctor approvals list --state pending")
@@ -252,9 +267,13 @@ func (a *app) approveLatest(ctx context.Context, api approvalAPI, decision strin
 		a.note(alwaysRule(out.one()))
 	}
 	if !yes {
-		fmt.Fprintf(a.stderr, "Approve (%s)? [y/N] ", decision)
+		question := "Approve (" + decision + ")"
+		if decision == string(policy.DecideDeny) {
+			question = "Deny"
+		}
+		fmt.Fprintf(a.stderr, "%s? [y/N] ", question)
 		if !a.agrees(ctx) {
-			a.note("not approved; it stays pending")
+			a.note("not decided; it stays pending")
 			return exitStatus(capability.CodeDenied.Row().Exit)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,13 +15,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/store/backup"
 )
@@ -28,7 +29,7 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "List the records of an invocation or a task's calls, oldest first, with why",
+		a.auditShortcut("trail [ID]", "List the records of an invocation or a task's calls, oldest first, with why",
 			func(q url.Values, arg string) {
 				if strings.HasPrefix(arg, "tsk_") {
 					q.Set("parent", arg)
@@ -37,7 +38,7 @@ func (a *app) auditCommand() *cobra.Command {
 				}
 			}),
 		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
-		a.auditShortcut("denied", "List what was refused or needed an approval, and by which rule",
+		a.auditShortcut("denied", "List the calls that were refused, and by which rule or decision",
 			func(q url.Values, _ string) { q.Set("denied", "true") }),
 		a.auditShowCommand(), a.auditForgetCommand(), a.auditVerifyCommand(), a.auditTailCommand())
 }
@@ -101,10 +102,14 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 	if strings.Contains(use, " ") {
 		args = cobra.ExactArgs(1)
 	}
-	arguments := false
+	trail := strings.HasPrefix(use, "trail ")
+	if trail {
+		args = cobra.MaximumNArgs(1)
+	}
+	arguments, latest := false, false
 	c := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: "  junctor audit " +
-			strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
+			strings.Replace(strings.Replace(use, "trail [ID]", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if arguments && a.json {
 				return capability.Errorf(capability.CodeInvalidInput, "", "--arguments is for people; use junctor audit show ID --json")
@@ -113,6 +118,12 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 			arg := ""
 			if len(args) == 1 {
 				arg = args[0]
+			}
+			if trail {
+				var err error
+				if arg, err = a.invocation(cmd, args, latest); err != nil {
+					return err
+				}
 			}
 			set(q, arg)
 			if err := a.auditList(cmd, q); err != nil || !arguments {
@@ -125,37 +136,11 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 			return err
 		},
 	}
-	if strings.HasPrefix(use, "trail ") {
+	if trail {
+		c.Flags().BoolVar(&latest, "latest", false, latestHelp)
 		c.Flags().BoolVar(&arguments, "arguments", false, "show the arguments of the invocation, which is recorded")
 	}
 	return c
-}
-
-// auditRow holds the members of a record that the table shows.
-type auditRow struct {
-	Timestamp time.Time `json:"timestamp"`
-	Level     string    `json:"level"`
-	Event     string    `json:"event"`
-	Action    string    `json:"action"`
-	User      string    `json:"user_id"`
-	Seq       uint64    `json:"seq"`
-	Error     string    `json:"error"`
-	Metadata  struct {
-		RunID    string `json:"run_id"`
-		Provider string `json:"provider"`
-		Code     string `json:"code"`
-		Decision struct {
-			PolicyIDs       []string `json:"policy_ids"`
-			Grant, Approval string
-		} `json:"decision"`
-	} `json:"metadata"`
-}
-
-func (r auditRow) cells() []string {
-	return []string{
-		fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider),
-		dash(r.Metadata.RunID),
-	}
 }
 
 // reasons explains the decisions of records: the rules, the grant, or the approval with the principal
@@ -163,29 +148,41 @@ func (r auditRow) cells() []string {
 type reasons struct {
 	ctx      context.Context
 	client   *client.Client
+	short    func(id string) string
 	deciders map[string]string // by approval
 }
 
-// cell returns the last cell of a record.
-func (r *reasons) cell(row auditRow) []string {
-	d := row.Metadata.Decision
+func (a *app) reasons(ctx context.Context, c *client.Client) *reasons {
+	return &reasons{ctx: ctx, client: c, short: a.short, deciders: make(map[string]string)}
+}
+
+// cell returns why a call was decided as it was or failed, or what an event of another kind changed.
+func (r *reasons) cell(row auditRow) string {
+	m := row.Metadata
 	var parts []string
-	if len(d.PolicyIDs) > 0 {
-		parts = append(parts, counted(len(d.PolicyIDs), "rule ", "rules ")+strings.Join(d.PolicyIDs, ", "))
+	if ids := m.Decision.PolicyIDs; len(ids) > 0 {
+		parts = append(parts, counted(len(ids), "rule ", "rules ")+strings.Join(ids, ", "))
 	}
-	if d.Grant != "" {
-		parts = append(parts, "grant "+d.Grant)
+	if grant := cmp.Or(m.Decision.Grant, m.texts["grant"]); grant != "" && row.call() {
+		parts = append(parts, "grant "+grant)
 	}
-	if d.Approval == "" && row.Metadata.Code == string(capability.CodeApprovalRequired) {
-		d.Approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
+	parts = append(parts, row.details()...)
+	approval := cmp.Or(m.Decision.Approval, m.texts["approval"])
+	if approval == "" && (m.Code == string(capability.CodeApprovalRequired) || m.Reason == policy.ReasonRejected) {
+		approval = requestedApproval().FindString(row.Error) // the decision names an approval only once it was given
 	}
-	if d.Approval != "" {
-		parts = append(parts, "approval "+d.Approval+r.decider(d.Approval))
+	switch {
+	case approval == "":
+	case row.Event == string(audit.ConfirmationAnswered): // its principal decided
+		parts = append(parts, "approval "+r.short(approval))
+	default:
+		parts = append(parts, "approval "+r.short(approval)+r.decider(approval))
 	}
-	if len(parts) == 0 && row.Error != "" {
+	failed := row.Event == string(audit.CapabilityFailed) || row.Event == string(audit.SecurityViolation)
+	if row.Error != "" && (len(parts) == 0 || failed || !row.call()) {
 		parts = append(parts, row.Error)
 	}
-	return []string{dash(strings.Join(parts, ", "))}
+	return dash(strings.Join(parts, ", "))
 }
 
 // requestedApproval matches the id of an approval in the text of an error.
@@ -241,17 +238,16 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 		return a.printJSON(raw)
 	}
 	var rows [][]string
-	head := []string{"SEQ", "TIME", "+LEVEL", "EVENT", "ACTION", "PRINCIPAL", "+PROVIDER", "INVOCATION"}
-	why := func(auditRow) []string { return nil }
-	if cmd.Name() == "trail" || cmd.Name() == "denied" {
-		head[len(head)-1] = "+INVOCATION"
-		head, why = append(head, "WHY"), (&reasons{ctx: cmd.Context(), client: c, deciders: make(map[string]string)}).cell
-	}
+	head, why := auditHead(), a.reasons(cmd.Context(), c)
 	if cmd.Name() == "trail" {
 		slices.Reverse(out.Records) // a story is read from its beginning
 	}
 	for _, r := range out.Records {
-		rows = append(rows, append(r.cells(), why(r)...))
+		if a.columns() > 0 {
+			head, rows = narrowHead(), append(rows, r.narrow(why.cell(r)))
+		} else {
+			rows = append(rows, append(r.cells(), why.cell(r)))
+		}
 	}
 	return a.table(head, rows, "no record matches; see the latest with: junctor audit query")
 }
@@ -354,7 +350,8 @@ func (a *app) auditTailCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)),
+				what, _ := r.subject()
+				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(what), plainText(dash(r.who())),
 					plainText(r.Error))
 				return nil
 			})

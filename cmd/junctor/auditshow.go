@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,19 +15,50 @@ import (
 )
 
 func (a *app) auditShowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show one invocation, with its arguments if they are kept", Args: cobra.ExactArgs(1),
+	var latest bool
+	c := &cobra.Command{
+		Use: "show [ID]", Short: "Show one invocation and why, with its arguments if they are kept", Args: cobra.MaximumNArgs(1),
 		Long: `Show the last record of one invocation, with the rule or approval that decided, and
 its arguments if audit.arguments keeps them. Reading arguments is recorded.`,
-		Example: "  junctor audit show run_0123456789abcdef01234567",
+		Example: `  junctor audit show --latest
+  junctor audit show run_0123456789abcdef01234567`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := a.invocation(cmd, args, latest)
+			if err != nil {
+				return err
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			return a.auditShow(cmd.Context(), c, args[0])
+			return a.auditShow(cmd.Context(), c, id)
 		},
 	}
+	c.Flags().BoolVar(&latest, "latest", false, latestHelp)
+	return c
+}
+
+const latestHelp = "the newest invocation instead of ID"
+
+// invocation returns the ID that a command was given, or that of the newest call.
+func (a *app) invocation(cmd *cobra.Command, args []string, latest bool) (string, error) {
+	if latest == (len(args) == 1) {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "%s needs either ID or --latest", cmd.CommandPath())
+	}
+	if !latest {
+		return args[0], nil
+	}
+	var out struct{ Records []auditRow }
+	if err := a.do(cmd.Context(), http.MethodGet, "/api/v1/audit?limit=1000", nil, &out); err != nil {
+		return "", err
+	}
+	for _, row := range out.Records {
+		if row.call() && row.Metadata.RunID != "" {
+			return row.Metadata.RunID, nil
+		}
+	}
+	return "", capability.Errorf(capability.CodeNotFound, "", "the newest 1000 records of the log contain no invocation").
+		With("", "find older ones with: junctor audit query")
 }
 
 func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error {
@@ -63,16 +93,15 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		}
 		return a.printObject(shown)
 	}
-	why := (&reasons{ctx: ctx, client: c, deciders: make(map[string]string)}).cell(row)
 	cells := row.cells()
 	err = a.fields([][]string{
 		{"record", cells[0]},
 		{"time", cells[1]},
 		{"event", row.Event},
-		{"action", dash(row.Action)},
-		{"principal", dash(row.User)},
+		{"what", cells[4]},
+		{"principal", cells[5]},
 		{"provider", dash(row.Metadata.Provider)},
-		{"why", strings.Join(why, "")},
+		{"why", a.reasons(ctx, c).cell(row)},
 		{"error", dash(row.Error)},
 	})
 	if err != nil {

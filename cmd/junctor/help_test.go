@@ -523,7 +523,7 @@ approvals deny ID
 sandbox status
 sandbox selftest
 audit query
-audit trail ID
+audit trail [ID]
 audit denied
 audit session ID
 audit verify

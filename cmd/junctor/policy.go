@@ -190,6 +190,7 @@ fs.writeText. A later rule about the same tool replaces the earlier one.`,
 		},
 	}
 	c.Flags().StringVar(&change.For, "for", "", "`PRINCIPAL` only for this principal, such as agent:claude; all agents if not given")
+	c.Flags().BoolVar(&change.New, "new", false, "with --for: also for a principal that has no token yet")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the rule without writing it")
 	return c
 }
@@ -214,6 +215,7 @@ Rules about single tools come on top: see junctor policy allow, ask and deny.`,
 		},
 	}
 	c.Flags().StringVar(&change.For, "for", "", "`PRINCIPAL` only for this principal, such as agent:claude; all agents if not given")
+	c.Flags().BoolVar(&change.New, "new", false, "with --for: also for a principal that has no token yet")
 	c.Flags().BoolVar(&change.IncludingDestructive, "including-destructive", false,
 		"with open: also tools that declare themselves destructive")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the rule without writing it")
@@ -228,6 +230,8 @@ func (a *app) changePolicy(cmd *cobra.Command, change policy.Change, dry bool) e
 	}{change, dry}
 	return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/changes", body, decoded(func(done policyfiles.Changed) error {
 		switch {
+		case done.Before == done.After && done.Rule == "":
+			a.printf("nothing to reset: policy/%s has no rule %q; the other rules decide, see: junctor policy list\n", done.File, change.ID())
 		case done.Before == done.After:
 			a.printf("nothing to change: %s already says so\n", done.File)
 		case done.Rule == "":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,9 +58,9 @@ func (a *app) secretsCommand() *cobra.Command {
 		) error {
 			var rows [][]string
 			for _, s := range out.Secrets {
-				rows = append(rows, []string{s.Name, when(s.Updated), dash(plainText(s.Link))})
+				rows = append(rows, []string{s.Name, when(s.Updated), cmp.Or(plainText(s.Link), "kept in this home")})
 			}
-			return a.table([]string{"NAME", "UPDATED", "LINKED TO"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
+			return a.table([]string{"NAME", "UPDATED", "VALUE COMES FROM"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
 		}),
 	}
 	link := &cobra.Command{

@@ -34,8 +34,8 @@ type watchedRow struct {
 	User      string `json:"user_id"`
 	Error     string
 	Metadata  struct {
-		Upstream, Endpoint, Op, Cause, Reason, Approval, State, Code string
-		Node                                                         json.RawMessage
+		Upstream, Endpoint, Op, Cause, Reason, Approval, State string
+		Node                                                   json.RawMessage
 	}
 }
 
@@ -64,7 +64,7 @@ func (a *app) watchServer(ctx context.Context, line server.ReadyLine) {
 			return
 		}
 		row, err := decode[watchedRow](raw)
-		if word := words[row.Event]; err == nil && word != "" && row.Metadata.Code != "approval_required" {
+		if word := words[row.Event]; err == nil && word != "" {
 			a.printf("%s  %-15s  %s\n", row.Timestamp.Local().Format(time.TimeOnly), word, plainText(on.watched(ctx, row)))
 		}
 	}

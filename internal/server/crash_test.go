@@ -235,7 +235,8 @@ func checkLog(t *testing.T, home string, all []answered) {
 			switch r.Event {
 			case "capability_started":
 				begins[r.Metadata.RunID]++
-			case "capability_executed", "capability_failed", "capability_timeout", "capability_cancelled", "permission_denied":
+			case "capability_executed", "capability_failed", "capability_timeout", "capability_cancelled", "permission_denied",
+				"approval_required":
 				if r.Metadata.RunID != "" {
 					ends[r.Metadata.RunID]++
 				}

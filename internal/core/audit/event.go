@@ -12,6 +12,7 @@ const (
 	CapabilityTimeout   Event = "capability_timeout"
 	CapabilityCancelled Event = "capability_cancelled"
 	PermissionDenied    Event = "permission_denied"
+	ApprovalRequired    Event = "approval_required" // the call did not run; permission_denied in records of earlier versions
 	SecurityViolation   Event = "security_violation"
 	CommandRouted       Event = "command_routed"
 	RateLimited         Event = "rate_limited"
@@ -179,6 +180,7 @@ func EventTable() (rows []EventRow) {
 		}},
 		{Error, c, true, []Event{CapabilityFailed, CapabilityTimeout}},
 		{Warning, s | c, true, []Event{PermissionDenied}},
+		{Info, s | c, true, []Event{ApprovalRequired}},
 		{Error, s | c, true, []Event{SecurityViolation}},
 		{Info, c, false, []Event{
 			CommandRouted, ExtensionInstalled, ExtensionEnabled, ExtensionDisabled, ExtensionUpgraded, ExtensionUninstalled,

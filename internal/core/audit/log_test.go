@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -323,6 +324,44 @@ func TestTheCopiesHoldTheIdenticalLinesAlsoAfterACrash(t *testing.T) {
 	}
 	if got, want := string(survived.files[MirrorSecurity]), all[1]+"\n"; got != want {
 		t.Fatalf("security.log\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestRefusedCallsAreNotThoseThatNeedAnApproval(t *testing.T) {
+	l := open(t, Config{Segments: &memSegments{}, Index: &memIndex{}})
+	for i := range 30 {
+		r := call(PermissionDenied, fmt.Sprint("run_", i), capability.EffectWrite)
+		r.Metadata.Code = capability.CodeDenied
+		switch i % 10 {
+		case 0: // refused
+		case 1:
+			r.Event, r.Metadata.Code = ApprovalRequired, capability.CodeApprovalRequired
+		default: // as earlier versions recorded it
+			r.Metadata.Code = capability.CodeApprovalRequired
+		}
+		add(t, l, r, Written)
+	}
+	for _, tt := range []struct {
+		q    Query
+		want []string
+	}{
+		{Query{Limit: 2}, []string{"run_20", "run_10"}},
+		{Query{Limit: 3}, []string{"run_20", "run_10", "run_0"}},
+		{Query{}, []string{"run_20", "run_10", "run_0"}},
+		{Query{Limit: 4, Run: "run_10"}, []string{"run_10"}},
+		{Query{Limit: 4, Run: "run_12"}, nil},
+	} {
+		lines, err := l.Denied(t.Context(), tt.q)
+		if err != nil {
+			t.Fatalf("asking for refused calls: %v", err)
+		}
+		var got []string
+		for _, line := range lines {
+			got = append(got, decode(t, string(line))["metadata"].(map[string]any)["run_id"].(string))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("refused by %+v: got %v, want %v", tt.q, got, tt.want)
+		}
 	}
 }
 

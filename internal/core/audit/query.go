@@ -105,12 +105,13 @@ type view struct {
 	User      string    `json:"user_id"`
 	Success   *bool     `json:"success"`
 	Metadata  struct {
-		RunID      string `json:"run_id"`
-		Capability string `json:"capability_id"`
-		Effect     string `json:"effect"`
-		Provider   string `json:"provider"`
-		Parent     string `json:"parent"`
-		Approval   string `json:"approval"`
+		RunID      string          `json:"run_id"`
+		Capability string          `json:"capability_id"`
+		Effect     string          `json:"effect"`
+		Provider   string          `json:"provider"`
+		Parent     string          `json:"parent"`
+		Approval   string          `json:"approval"`
+		Code       capability.Code `json:"code"`
 		Decision   struct {
 			Approval string `json:"approval"`
 		} `json:"decision"`
@@ -180,5 +181,32 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		if err := l.resetIndex(ctx); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// Denied returns the lines of the calls that were refused and match q, newest first. A call that needs an
+// approval was not refused; earlier versions recorded it as [PermissionDenied], too.
+func (l *Log) Denied(ctx context.Context, q Query) ([]json.RawMessage, error) {
+	q.Event, q.Limit = PermissionDenied, cmp.Or(q.Limit, l.cfg.QueryLimit)
+	var out []json.RawMessage
+	for {
+		page, err := l.Query(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range page {
+			var v view
+			if err := v.read(line); err == nil && v.Metadata.Code != capability.CodeApprovalRequired && len(out) < q.Limit {
+				out = append(out, line)
+			}
+		}
+		if len(page) < q.Limit || len(out) == q.Limit {
+			return out, nil
+		}
+		last, ok := parseLink(page[len(page)-1])
+		if !ok {
+			return out, nil
+		}
+		q.Before = last.seq
 	}
 }

@@ -39,7 +39,7 @@ type Usage struct {
 	Day        string    `json:"day,omitempty"` // 2006-01-02
 	Calls      int64     `json:"calls"`         // that were made
 	Failed     int64     `json:"failed"`        // of them
-	Refused    int64     `json:"refused"`       // that were not made: denied, waiting for an approval, or over a limit
+	Refused    int64     `json:"refused"`       // that were not made: denied, or over a limit
 	Last       time.Time `json:"last"`
 }
 

@@ -129,7 +129,7 @@ func (r *run) summary(shown policy.Shown) string {
 	if r.inv.Principal.OnBehalfOf != "" {
 		who += ", for " + r.inv.Principal.OnBehalfOf + ","
 	}
-	what := text.Visible(fmt.Sprintf("%s asks for %s on %s", who, r.entry.Name(), r.entry.Key()))
+	what := text.Visible(fmt.Sprintf("%s asks for %s on %s", who, policy.NameOf(r.entry), r.entry.Key()))
 	if values := shown.String(); values != "" {
 		what += " " + values
 	}

@@ -41,6 +41,11 @@ func (r *rig) asked(inv capability.Invocation) string {
 	if d := cmp.Diff(want, states(reply)); d != "" {
 		r.Error(d)
 	}
+	rec := r.records(reply.Invocation)[0]
+	if rec["event"] != "approval_required" || rec["level"] != "INFO" || rec["success"] != nil {
+		r.Errorf("a call that needs an approval is recorded as %v, %v, success %v; want approval_required, INFO, success <nil>",
+			rec["event"], rec["level"], rec["success"])
+	}
 	return id
 }
 

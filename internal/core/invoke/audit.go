@@ -219,8 +219,10 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	switch {
 	case failure.Reason == capability.ReasonSecurityViolation && !r.hidden: // with any code, because it is more than a missing permission
 		rec.Event = audit.SecurityViolation
-	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeApprovalRequired:
+	case r.hidden, failure.Code == capability.CodeDenied:
 		rec.Event = audit.PermissionDenied
+	case failure.Code == capability.CodeApprovalRequired:
+		rec.Event, rec.Success = audit.ApprovalRequired, audit.OutcomeNone
 	case failure.Reason == capability.ReasonRateLimited:
 		rec.Event = audit.RateLimited
 	case failure.Code == capability.CodeOverloaded:

@@ -162,14 +162,14 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)},
 			audit.Attr{Key: "channel", Value: string(got.Channel)})
 		if got.Channel != ChannelClient { // the summary quotes the input, which is not logged
-			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", a.Entry.Name(),
+			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", NameOf(a.Entry),
 				"approve_with", "junctor approvals approve "+got.ID)
 		}
 	}
-	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
+	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", NameOf(a.Entry), got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	if got.Channel == ChannelClient {
-		asks = capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs your approval (%s)", a.Entry.Name(), got.ID).
+		asks = capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs your approval (%s)", NameOf(a.Entry), got.ID).
 			With("confirmation_required", fmt.Sprintf("approve it with --yes, or with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	}
 	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).
@@ -187,6 +187,9 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 	return err
 }
 
+// ReasonRejected is the reason of a call that a person has denied.
+const ReasonRejected = "confirmation_rejected"
+
 // rejected returns denied if a person has denied the same call and the denied approval would not
 // have expired yet. Otherwise a repeating caller could open approvals until a person makes a
 // mistake.
@@ -196,7 +199,7 @@ func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 		return err
 	}
 	return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
-		With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
+		With(ReasonRejected, "do something else, or ask an operator for a grant").Detail("approval", a.ID)
 }
 
 // barred returns the principal on whose behalf the call is made, if it would need an operator's

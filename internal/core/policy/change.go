@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/cedar-policy/cedar-go"
@@ -37,6 +38,9 @@ const (
 // ReasonUnknownTarget is the reason of a rule about a tool or server that does not exist.
 const ReasonUnknownTarget = "unknown_target"
 
+// ReasonUnknownPrincipal is the reason of a rule for a principal that no token makes.
+const ReasonUnknownPrincipal = "unknown_principal"
+
 // Change is one edit of the rules.
 type Change struct {
 	Setting Setting `json:"setting"`
@@ -45,6 +49,8 @@ type Change struct {
 	// For limits the rule to one principal, such as agent:claude. If empty, the rule is for
 	// all principals except operators and administrators.
 	For string `json:"for,omitempty"`
+	// New allows For to be a principal that no token makes yet.
+	New bool `json:"new,omitempty"`
 	// IncludingDestructive makes open lift the approval that destructive tools request.
 	IncludingDestructive bool `json:"including_destructive,omitempty"`
 }
@@ -87,6 +93,29 @@ func (c Change) Check(snap *catalog.Snapshot) error {
 		return nil
 	}
 	return unknown(op, kind, c.Target, names[kind])
+}
+
+// CheckFor reports whether a valid token makes the principal that the change is for, unless it is new
+// or the change only removes a rule. Error: invalid_input, reason unknown_principal, with the nearest names.
+func (c Change) CheckFor(tokens []Token, now time.Time) error {
+	if c.For == "" || c.New || c.Rule() == "" {
+		return nil
+	}
+	var known []string
+	for _, t := range tokens {
+		if t.Live(now) {
+			known = append(known, t.Principal().ID)
+		}
+	}
+	if slices.Contains(known, c.For) {
+		return nil
+	}
+	hint := "see the names with: junctor tokens list"
+	if near := command.Nearest(c.For, known); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "policy.change", "no valid token has the principal %q", c.For).
+		With(ReasonUnknownPrincipal, hint+" For one that gets its token later, add --new")
 }
 
 // UnknownTarget returns the error about a name that no tool and no action has: invalid_input,
@@ -183,6 +212,9 @@ const managedHead = `// Rules about single tools and servers, made by "junctor p
 // and comments, stay as they are.
 func (c Change) Apply(text []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
+		if c.Rule() == "" {
+			return text, nil
+		}
 		text = []byte(managedHead)
 	}
 	list, err := cedar.NewPolicyListFromBytes(ManagedFile, text)

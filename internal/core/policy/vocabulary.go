@@ -59,6 +59,15 @@ func ToolOf(e *catalog.Entry) string {
 	return server + "/" + e.Contribution.Tool
 }
 
+// NameOf returns the name that people read for an entry: for a tool of a server that of rules, such as
+// files/write_file, otherwise its own.
+func NameOf(e *catalog.Entry) string {
+	if tool := ToolOf(e); tool != "" {
+		return tool
+	}
+	return e.Name()
+}
+
 // attributes returns the attributes of each part of a request; see principalEntity and
 // entryEntities.
 func attributes(of string) []string {

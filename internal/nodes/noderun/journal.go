@@ -150,8 +150,10 @@ func (j *journal) called(ctx context.Context, c device.Record) {
 		event = audit.CapabilityTimeout
 	case cmp.ReasonCancelled:
 		event = audit.CapabilityCancelled
-	case cmp.ReasonDenied, cmp.ReasonConsentDenied, cmp.ReasonConsentRequired:
+	case cmp.ReasonDenied, cmp.ReasonConsentDenied:
 		event = audit.PermissionDenied
+	case cmp.ReasonConsentRequired:
+		event = audit.ApprovalRequired
 	default:
 		event = audit.CapabilityFailed
 	}

@@ -4,13 +4,15 @@
 package policyfiles
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,8 @@ const (
 	// maxFiles and maxBytes bound what is read of the folder.
 	maxFiles = 1000
 	maxBytes = 8 << 20
+	// maxNamed bounds the files that one record names.
+	maxNamed = 5
 )
 
 // ReasonFault is the reason of an error about files that cannot be used.
@@ -45,7 +49,7 @@ type Files struct {
 	mu      sync.Mutex
 	policy  Policy
 	changed func()
-	sum     [sha256.Size]byte // of the documents that were read last
+	docs    []policy.Document // that were read last; nil to load the same ones again
 	fault   error             // why they are not in force; nil if they are
 }
 
@@ -65,7 +69,7 @@ func Open(dir string, logger *slog.Logger) (*Files, []policy.Document, error) {
 			return nil, nil, err
 		}
 	}
-	f.sum = sumOf(docs)
+	f.docs = docs
 	return f, docs, nil
 }
 
@@ -111,18 +115,18 @@ func (f *Files) Reload(ctx context.Context, by capability.Principal) {
 			With(ReasonFault, "restore a file, or restart the server: it writes the default rules into an empty folder")
 	}
 	if err != nil {
-		f.sum = [sha256.Size]byte{} // so that the same files are loaded again once they can be read
+		f.docs = nil // so that the same files are loaded again once they can be read
 		f.failed(err)
 		return
 	}
-	if sum := sumOf(docs); sum != f.sum {
-		f.sum = sum
-		f.load(ctx, docs, by, "files")
+	if names := difference(f.docs, docs); len(names) > 0 {
+		f.docs = docs
+		f.load(ctx, docs, by, "files", names)
 	}
 }
 
 // load puts documents into force, or notes why it cannot. Caller holds mu.
-func (f *Files) load(ctx context.Context, docs []policy.Document, by capability.Principal, what string) {
+func (f *Files) load(ctx context.Context, docs []policy.Document, by capability.Principal, what string, names []string) {
 	if f.policy == nil {
 		return
 	}
@@ -133,7 +137,11 @@ func (f *Files) load(ctx context.Context, docs []policy.Document, by capability.
 	f.fault = nil
 	f.changed()
 	f.logger.Info("policy files loaded", "files", len(docs))
-	f.policy.RecordRules(ctx, by, audit.Attr{Key: "change", Value: what}, audit.Attr{Key: "files", Value: fmt.Sprint(len(docs))})
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(slices.Clone(names[:maxNamed]), fmt.Sprintf("and %d more", more))
+	}
+	f.policy.RecordRules(ctx, by, audit.Attr{Key: "change", Value: what}, audit.Attr{Key: "files", Value: fmt.Sprint(len(docs))},
+		audit.Attr{Key: "file", Value: strings.Join(names, ", ")})
 }
 
 func (f *Files) failed(err error) {
@@ -179,8 +187,8 @@ func (f *Files) Change(ctx context.Context, by capability.Principal, c policy.Ch
 	if err := hostfs.WriteFile(filepath.Join(f.dir, policy.ManagedFile), docs[at].Text); err != nil {
 		return Changed{}, capability.Wrap(capability.CodeFailed, "policy.change", "the policy file cannot be written", err)
 	}
-	f.sum = sumOf(docs)
-	f.load(ctx, docs, by, string(c.Setting)+" "+c.ID())
+	f.docs = docs
+	f.load(ctx, docs, by, string(c.Setting)+" "+c.ID(), []string{policy.ManagedFile})
 	return done, f.fault
 }
 
@@ -205,10 +213,20 @@ func (f *Files) read() ([]policy.Document, error) {
 	return docs, nil
 }
 
-func sumOf(docs []policy.Document) [sha256.Size]byte {
-	files := make([]hostfs.File, len(docs))
-	for i, d := range docs {
-		files[i] = hostfs.File(d)
+// difference returns the sorted names of the documents that differ.
+func difference(before, after []policy.Document) []string {
+	texts := make(map[string][]byte)
+	for _, d := range before {
+		texts[d.Name] = d.Text
 	}
-	return hostfs.Sum(files)
+	var names []string
+	for _, d := range after {
+		if was, ok := texts[d.Name]; !ok || !bytes.Equal(was, d.Text) {
+			names = append(names, d.Name)
+		}
+		delete(texts, d.Name)
+	}
+	names = slices.AppendSeq(names, maps.Keys(texts))
+	slices.Sort(names)
+	return names
 }

@@ -3,9 +3,11 @@ package policyfiles_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +25,7 @@ type loaded struct {
 	mu      sync.Mutex
 	docs    []policy.Document
 	by      []string
+	about   []string // the last record: what changed, and in which files
 	refuses error
 }
 
@@ -36,10 +39,15 @@ func (l *loaded) SetRules(docs []policy.Document) error {
 	return l.refuses
 }
 
-func (l *loaded) RecordRules(_ context.Context, by capability.Principal, _ ...audit.Attr) {
+func (l *loaded) RecordRules(_ context.Context, by capability.Principal, attrs ...audit.Attr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.by = append(l.by, by.ID)
+	l.by, l.about = append(l.by, by.ID), nil
+	for _, a := range attrs {
+		if a.Key == "change" || a.Key == "file" {
+			l.about = append(l.about, a.Value)
+		}
+	}
 }
 
 func (l *loaded) state() (files, changes int) {
@@ -133,6 +141,9 @@ func TestAChangeIsWholeOrNothing(t *testing.T) {
 	if len(l.by) != 1 || l.by[0] != "admin:x" {
 		t.Errorf("recorded authors %v, want admin:x once", l.by)
 	}
+	if want := []string{"deny tool files/write_file", "tools.cedar"}; !slices.Equal(l.about, want) {
+		t.Errorf("recorded of the change %q, want %q", l.about, want)
+	}
 
 	// Another file is wrong: nothing is written, because the whole set would not load.
 	write(t, dir, "mine.cedar", bad)
@@ -143,6 +154,34 @@ func TestAChangeIsWholeOrNothing(t *testing.T) {
 	if again, err := os.ReadFile(managed); err != nil || string(again) != string(text) {
 		t.Errorf("the file has %q (%v), want it unchanged", again, err)
 	}
+}
+
+func TestARecordNamesTheFilesThatChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, l := open(t, dir), &loaded{}
+	f.Use(l, func() {})
+	by := capability.Principal{ID: "server", Role: capability.RoleAdmin}
+	reload := func(want string) {
+		t.Helper()
+		f.Reload(t.Context(), by)
+		if want := []string{"files", want}; !slices.Equal(l.about, want) {
+			t.Errorf("recorded %q, want %q", l.about, want)
+		}
+	}
+	write(t, dir, "mine.cedar", good)
+	write(t, dir, "team.cedar", good)
+	reload("mine.cedar, team.cedar")
+	write(t, dir, "team.cedar", good+"\n")
+	reload("team.cedar")
+	if err := os.Remove(filepath.Join(dir, "mine.cedar")); err != nil {
+		t.Fatalf("removing a file: %v", err)
+	}
+	reload("mine.cedar")
+	for i := range 7 {
+		write(t, dir, fmt.Sprintf("z%d.cedar", i), good)
+	}
+	reload("z0.cedar, z1.cedar, z2.cedar, z3.cedar, z4.cedar, and 2 more")
 }
 
 func TestRestoredFilesEndAFault(t *testing.T) {

@@ -20,10 +20,11 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
+	find := s.Log.Query
 	if denied {
-		q.Event = audit.PermissionDenied
+		find = s.Log.Denied
 	}
-	records, err := s.Log.Query(r.Context(), q)
+	records, err := find(r.Context(), q)
 	if err != nil {
 		return err
 	}

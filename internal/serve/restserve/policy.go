@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
@@ -109,6 +110,13 @@ func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capab
 		return err
 	}
 	if err := req.Check(s.Catalog.Snapshot()); err != nil {
+		return err
+	}
+	tokens, err := s.Policy.Tokens(r.Context())
+	if err != nil {
+		return err
+	}
+	if err := req.CheckFor(tokens, time.Now()); err != nil {
 		return err
 	}
 	done, err := s.PolicyFiles.Change(r.Context(), who, req.Change, req.DryRun)

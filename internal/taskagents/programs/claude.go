@@ -14,8 +14,10 @@ func claudeProgram() Program {
 	return Program{
 		Name: Claude, Title: "Claude Code", Aliases: []string{"claude", "claude-code"},
 		Binary: "claude", Install: "npm install -g @anthropic-ai/claude-code", Docs: "https://code.claude.com/docs",
-		Login:       "claude auth login",
-		Account:     Account{Ask: []string{"auth", "status"}, Read: readClaudeAccount},
+		Login: "claude auth login",
+		Account: Account{
+			Ask: []string{"auth", "status"}, Read: readClaudeAccount, Needs: []string{".claude.json", ".claude/.credentials.json"},
+		},
 		SignIn:      []string{"auth", "login"},
 		Keys:        append(apiKeys("ANTHROPIC_API_KEY"), Key{"CLAUDE_CODE_OAUTH_TOKEN", "subscription"}),
 		Credentials: []string{"ANTHROPIC_AUTH_TOKEN"},

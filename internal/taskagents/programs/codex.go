@@ -16,7 +16,7 @@ func codexProgram() Program {
 	return Program{
 		Name: Codex, Title: "Codex", Aliases: []string{"codex", "openai", "openai-codex"},
 		Binary: "codex", Install: "npm install -g @openai/codex", Docs: "https://developers.openai.com/codex", Login: "codex login",
-		Account:  Account{Ask: []string{"login", "status"}, Read: readCodexAccount},
+		Account:  Account{Ask: []string{"login", "status"}, Read: readCodexAccount, Needs: []string{".codex/auth.json", ".codex/config.toml"}},
 		SignIn:   []string{"login"},
 		Keys:     apiKeys("OPENAI_API_KEY"),
 		BaseURL:  "OPENAI_BASE_URL",
@@ -60,6 +60,8 @@ func readCodexAccount(answer string) (method string, loggedIn, known bool) {
 				method = "api_key" // the rest of the line is a part of the key
 			}
 			return method, true, true
+		case strings.HasPrefix(strings.TrimSpace(line), "API key configured"): // since 0.169; the rest is a part of the key
+			return "api_key", true, true
 		case strings.HasPrefix(strings.TrimSpace(line), "Not logged in"):
 			return "", false, true
 		}

@@ -98,6 +98,8 @@ type Account struct {
 	// Read interprets the answer to Ask. known is false if the answer cannot be read.
 	Read func(answer string) (method string, loggedIn, known bool)
 	File string // below the user's home; a JSON object that is not empty is an account
+	// Needs holds the files below the user's home that Ask reads. The program gets copies of them.
+	Needs []string
 }
 
 // Answer is an automatic answer to a start-up dialog. It applies to dialogs of its Type whose

@@ -292,7 +292,7 @@ func (l *lab) unfiltered(task string) bool {
 	if r.Err == nil || r.Err.Reason != "confirmation_required" || strings.Contains(r.Output, "SAYS") {
 		l.Errorf("at T2 the network cannot be filtered, and yet: %v %q", r.Err, r.Output)
 	}
-	l.recorded(l.T, "event=permission_denied&ext="+l.p.id, "confirmation_required")
+	l.recorded(l.T, "event=approval_required&ext="+l.p.id, "confirmation_required")
 	// Nothing of the extension runs, so that its harmless action cannot either: the
 	// rest of the checks is made with an extension without a network.
 	if err := l.uninstall(l.Context(), l.who, l.p.id); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // auth returns the account of a program: by a variable with a key, otherwise by the program's
 // own answer, otherwise by a file in the user's home.
-func (cfg *Config) auth(ctx context.Context, path string, p *programs.Program) Auth {
+func (cfg *Config) auth(ctx context.Context, home, path string, p *programs.Program) Auth {
 	for _, k := range p.Keys {
 		if cfg.Env(k.Name) != "" {
 			return Auth{Status: Authenticated, Method: k.Method, Detail: k.Name + " is set"}
@@ -22,7 +22,7 @@ func (cfg *Config) auth(ctx context.Context, path string, p *programs.Program) A
 	}
 	account := p.Account
 	if account.Ask != nil {
-		got, err := cfg.ask(ctx, path, account.Ask...)
+		got, err := cfg.ask(ctx, home, path, account.Ask...)
 		if err != nil {
 			return Auth{Status: Unknown, Detail: "it was asked, and did not say"}
 		}

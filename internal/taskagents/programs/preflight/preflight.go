@@ -5,8 +5,12 @@ package preflight
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -59,6 +63,9 @@ type Config struct {
 
 // askMost is the maximal number of bytes of a program's answer.
 const askMost = 64 << 10
+
+// copyMost is the maximal number of bytes of a file that a program gets a copy of.
+const copyMost = 16 << 20
 
 // Check examines all programs, in the order of [programs.All]. It runs as many at the same time
 // as there are processors, because some need seconds to print their version.
@@ -118,7 +125,13 @@ func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
 		r.Auth = Auth{Status: Authenticated, Method: "none"}
 		return r
 	}
-	answer, err := cfg.ask(ctx, path, "--version")
+	home, err := cfg.room(f.Account.Needs)
+	if err != nil {
+		r.Error = "it is not started, because a folder for it cannot be made: " + err.Error()
+		return r
+	}
+	defer os.RemoveAll(home)
+	answer, err := cfg.ask(ctx, home, path, "--version")
 	if err != nil { // further questions would fail too
 		r.Error = capability.AsError(err).Message
 		return r
@@ -126,7 +139,7 @@ func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
 	if r.Version = version.FindString(answer.text); r.Version == "" {
 		r.Error = "it does not say which version it is"
 	}
-	r.Auth = cfg.auth(ctx, path, &f)
+	r.Auth = cfg.auth(ctx, home, path, &f)
 	if r.Auth.Status != Authenticated {
 		r.Auth.LoginHint = f.Login
 	}
@@ -141,18 +154,49 @@ type answer struct {
 	text string // stdout and stderr
 }
 
-// ask runs a program with a minimal environment: PATH, the user's home, and settings that
+// room makes a home for one program, with copies of files of the user's home. In the user's, programs
+// rewrite their own files whenever they start.
+func (cfg *Config) room(needs []string) (home string, err error) {
+	if home, err = os.MkdirTemp("", "junctor-ask-"); err != nil {
+		return "", err
+	}
+	for _, name := range needs {
+		data, err := readMost(filepath.Join(cfg.Home, filepath.FromSlash(name)), copyMost)
+		if err != nil { // it has none, or one that is no longer a configuration
+			continue
+		}
+		to := filepath.Join(home, filepath.FromSlash(name))
+		if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+			err = os.WriteFile(to, data, 0o600)
+		}
+		if err != nil {
+			return "", errors.Join(err, os.RemoveAll(home))
+		}
+	}
+	return home, nil
+}
+
+// readMost reads a regular file of at most so many bytes.
+func readMost(path string, most int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, most)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// ask runs a program with a minimal environment: PATH, a home of its own, and settings that
 // disable updates and colours. It fails with timeout after Wait.
-func (cfg *Config) ask(ctx context.Context, path string, args ...string) (answer, error) {
+func (cfg *Config) ask(ctx context.Context, home, path string, args ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Wait)
 	defer cancel()
-	dir := cfg.Home
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // the user of a service may have no home
-		dir = os.TempDir()
-	}
-	env := append(sandbox.Environment(), "HOME="+cfg.Home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1",
+	env := append(sandbox.Environment(), "HOME="+home, "TMPDIR="+home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1",
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "PI_OFFLINE=1")
-	got, err := sandbox.Run(ctx, sandbox.Spec{Path: path, Args: args, Dir: dir, Env: env, StdoutLimit: askMost, MergeStderr: true})
+	got, err := sandbox.Run(ctx, sandbox.Spec{Path: path, Args: args, Dir: home, Env: env, StdoutLimit: askMost, MergeStderr: true})
 	switch {
 	case ctx.Err() != nil:
 		return answer{}, capability.Errorf(capability.CodeTimeout, "preflight", "%s %s gave no answer within %s", path, strings.Join(args, " "),

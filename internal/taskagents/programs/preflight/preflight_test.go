@@ -2,6 +2,7 @@ package preflight_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,9 @@ func TestAccounts(t *testing.T) {
 		{"codex by a key, of which nothing is shown", programs.Codex, func(m *machine) {
 			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "Logged in using an API key - sk-proj-***ABCDE"`)
 		}, "0.169.0", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "codex login status"}},
+		{"codex 0.169 by a key", programs.Codex, func(m *machine) {
+			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "API key configured - sk-proj-***ABCDE"`)
+		}, "0.169.0", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "codex login status"}},
 		{"codex logged out", programs.Codex, func(m *machine) {
 			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "Not logged in"; exit 1`)
 		}, "0.169.0", preflight.Auth{Status: preflight.Unauthenticated, LoginHint: "codex login"}},
@@ -192,10 +196,26 @@ func TestProgramsSeeNothingOfOurEnvironment(t *testing.T) {
 	t.Setenv("JUNCTOR_TOKEN", "jt_secret")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "aws-secret")
 	m := newMachine(t)
-	m.program("codex", `env > "$HOME/seen"; echo 0.1.2`)
+	seen := filepath.Join(m.bin, "seen")
+	m.file(".codex/auth.json", `{"of":"the user"}`)
+	m.program("codex", `[ "$1" = --version ] || exit 1; env > "`+seen+`"; cat "$HOME/.codex/auth.json" >> "`+seen+`"
+		echo 1 > "$HOME/.codex/auth.json"
+		mkdir -p "${XDG_CONFIG_HOME:-$HOME/.config}/codex"; echo 0.1.2`)
 	m.check(programs.Codex)
-	seen, err := os.ReadFile(filepath.Join(m.home, "seen"))
-	if err != nil || strings.Contains(string(seen), "secret") || !strings.Contains(string(seen), "HOME="+m.home) {
-		t.Errorf(`%v: %s; want no error, string(seen) without "secret", string(seen) with "HOME=" + m.home`, err, seen)
+	data, err := os.ReadFile(seen)
+	text := string(data)
+	if err != nil || strings.Contains(text, "secret") || strings.Contains(text, m.home) || !strings.Contains(text, `{"of":"the user"}`) {
+		t.Errorf("the program saw %q (%v); want the copy of its file, no secret, and nothing of the folder %s", text, err, m.home)
+	}
+	_, home, _ := strings.Cut(text, "HOME=")
+	home, _, _ = strings.Cut(home, "\n")
+	if _, err := os.Stat(home); !errors.Is(err, fs.ErrNotExist) || home == "" {
+		t.Errorf("the folder %q of the program afterwards: got %v, want that it is gone", home, err)
+	}
+	if kept, err := os.ReadFile(filepath.Join(m.home, ".codex/auth.json")); err != nil || string(kept) != `{"of":"the user"}` {
+		t.Errorf("the user's file: got %q (%v), want it unchanged", kept, err)
+	}
+	if list, err := os.ReadDir(m.home); err != nil || len(list) != 1 {
+		t.Errorf("the user's home: got %v (%v), want .codex only", list, err)
 	}
 }

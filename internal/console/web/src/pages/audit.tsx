@@ -25,6 +25,7 @@ const words: Record<string, string> = {
   capability_failed: "failed",
   capability_started: "began",
   permission_denied: "refused",
+  approval_required: "needs approval",
   confirmation_requested: "approval asked",
   confirmation_answered: "approval decided",
   login: "signed in",
@@ -33,8 +34,8 @@ const words: Record<string, string> = {
 
 export const eventWord = (e: string) => words[e] ?? e.replaceAll("_", " ");
 
-/** A call that was stopped because it needs an approval was not refused. */
-export const needsApproval = (r: Row) => r.event === "permission_denied" && (r.metadata?.reason === "confirmation_required" || /approval \((cnf|apr)_/.test(r.error ?? ""));
+/** A call that was stopped because it needs an approval was not refused. Earlier versions recorded both as one event. */
+export const needsApproval = (r: Row) => r.event === "approval_required" || r.event === "permission_denied" && (r.metadata?.reason === "confirmation_required" || /approval \((cnf|apr)_/.test(r.error ?? ""));
 
 export function EventTag(p: { r: Row }) {
   if (needsApproval(p.r)) return <Tag is="wait">needs approval</Tag>;
@@ -50,7 +51,7 @@ function known(v: any): any {
 /** What a record is about. */
 export function subject(r: Row): string {
   const m = r.metadata ?? {};
-  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.upstream ?? m.name ?? m.task;
+  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task;
   return name ? toolOf(String(name)) : eventWord(r.event);
 }
 
@@ -127,7 +128,7 @@ export function Audit() {
                     <EventTag r={r} />
                   </span>
                   <span class="clip">
-                    {subject(r)} <span class="who">{visible(r.error ?? "")}</span>
+                    {subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
                   </span>
                   <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
                   <Ago at={r.timestamp} />
