@@ -73,6 +73,7 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		if err := a.printImport(out); err != nil {
 			return err
 		}
+		a.printUnreached(out, !yes && !req.DryRun)
 	}
 	if req.DryRun || len(out.Moved) == 0 {
 		if a.json {
@@ -82,6 +83,9 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 	}
 	if req.TrustHints = yes; !yes {
 		if answer, err := a.ask(ctx, "Add them? [y/N] "); err != nil || !isYes(strings.TrimSpace(answer)) {
+			return err
+		}
+		if req.Folders, err = a.askFolders(ctx, out); err != nil {
 			return err
 		}
 		answer, err := a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")

@@ -256,20 +256,25 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 			a.printf("  note: %s\n", plainText(warning))
 		}
 	}
-	for server, folders := range preview.Folders {
-		if !a.json {
+	for _, server := range slices.Sorted(maps.Keys(preview.Folders)) {
+		if folders := preview.Folders[server]; !a.json {
 			a.printf("  %s would be confined; it may write to %s and read %s\n", plainText(server),
 				plainText(orNothing(folders.ReadWrite)), plainText(orNothing(folders.ReadOnly)))
 		}
 	}
+	a.printUnreached(preview, !o.yes && !o.dry)
 	if o.dry {
 		a.printLeft(preview)
 		return &preview, nil
 	}
 	trust := false
+	var given map[string]setupserve.Folders
 	if !o.yes {
 		answer, err := a.ask(ctx, "Make this change? [y/N] ")
 		if err != nil || !isYes(strings.TrimSpace(answer)) {
+			return nil, err
+		}
+		if given, err = a.askFolders(ctx, preview); err != nil {
 			return nil, err
 		}
 		if len(preview.Moved) > 0 {
@@ -282,7 +287,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	} else {
 		trust = true // the client ran these servers without asking
 	}
-	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder})
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{
+		Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder, Folders: given,
+	})
 	if err != nil {
 		return nil, err
 	}
