@@ -32,7 +32,7 @@ func (s *Service) Import(ctx context.Context, by capability.Principal, req setup
 			continue
 		}
 		if err := s.move(ctx, by, server, req.TrustHints, req.Folders[server.Name], &r); err != nil {
-			out.Left[server.Name] = capability.AsError(err).Message
+			out.Left[server.Name] = reason(err)
 			delete(out.Folders, server.Name)
 		}
 	}

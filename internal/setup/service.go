@@ -249,6 +249,9 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		if err := c.Check(clients.Server{URL: s.cfg.URL}); err != nil {
 			return setupserve.Result{}, err
 		}
+		if err := private(file); err != nil {
+			return setupserve.Result{}, err
+		}
 	}
 	for _, f := range c.OfProjects(now, file, req.Folder) {
 		out.Left[f.Name] = f.Stays
@@ -267,7 +270,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	if !req.DryRun {
 		for _, server := range move {
 			if err := s.move(ctx, by, server, req.TrustHints, req.Folders[server.Name], &r); err != nil {
-				out.Left[server.Name] = capability.AsError(err).Message
+				out.Left[server.Name] = reason(err)
 			}
 		}
 	} else {
@@ -298,8 +301,17 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		s.takeBack(ctx, by, r)
 		return setupserve.Result{}, err
 	}
-	out.Moved, out.Warnings = r.Servers, s.warnings(file, req)
+	out.Moved, out.Warnings = r.Servers, s.warnings(req)
 	return out, nil
+}
+
+// reason returns why a server did not move, and what can be done.
+func reason(err error) string {
+	e := capability.AsError(err)
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + "; " + e.Hint
 }
 
 // root returns the folder within which a client's file is changed: the user's home, or the file's
