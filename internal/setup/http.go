@@ -57,7 +57,7 @@ func private(file string) error {
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	return capability.Errorf(capability.CodeInvalidInput, "setup", "the token would be in %s, which other users of this machine may use", file).
+	return capability.Errorf(capability.CodeInvalidInput, "setup", "the token would be in %s, which other users may read or change", file).
 		With("client_file_open", "make it yours alone with: chmod 600 '"+strings.ReplaceAll(file, "'", `'\''`)+"', or leave --http out")
 }
 
