@@ -43,8 +43,8 @@ func (a *app) commands() []commandGroup {
 
 // homeCommand returns the commands about the home as a whole.
 func (a *app) homeCommand() *cobra.Command {
-	return a.group("home", "Back up, restore, check and configure the home of a server",
-		a.applyCommand(), a.backupCommand(), a.restoreCommand(), a.healthCommand(), a.configCommand())
+	return a.group("home", "Back up, restore, check, configure and stop the server of a home",
+		a.applyCommand(), a.backupCommand(), a.restoreCommand(), a.healthCommand(), a.configCommand(), a.stopCommand())
 }
 
 // formerCommands returns the commands by the names that they had at the top level, and apply and
@@ -56,7 +56,7 @@ func (a *app) formerCommands() []*cobra.Command {
 		a.endpointCommand(), a.conformanceCommand(), a.reportCommand(), a.nodeCommand(), a.skillCommand(), a.upstreamsCommand(),
 		a.agentCommand(), a.applyCommand(), a.channelsCommand(), a.loginCommand(), a.logoutCommand(),
 		a.grantsCommand(), a.confirmationsCommand(), a.eventsCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand(),
-		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand())
+		a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.stopCommand(), a.versionCommand())
 }
 
 // with adds subcommands to a command and returns it.

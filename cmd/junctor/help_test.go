@@ -380,9 +380,9 @@ func TestWithoutAServer(t *testing.T) {
 		"upstreams logs": "u", "upstreams restart": "u", "upstreams set": "u --disabled", "upstreams show": "u",
 		"workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
-	alone := strings.Fields(`serve setup doctor config debug logout`)
+	alone := strings.Fields(`serve setup doctor config debug logout stop`)
 	others := []string{ // they need files of their own, another process, or no terminal
-		"audit verify", "home backup", "home restore", "home config check", "home config docs", "home config nats",
+		"audit verify", "home backup", "home restore", "home stop", "home config check", "home config docs", "home config nats",
 		"home config show", "mcp sample", "catalog eval", "chat eval", "extensions check", "extensions new", "report validate",
 		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
 		"tokens logout", "tasks templates", "tasks frameworks list", "tasks frameworks replay",

@@ -26,8 +26,8 @@ mcpServers, servers, context_servers, mcp, or [mcp_servers.NAME] in TOML. The fi
 as it is. Credentials become named secrets, and programs are confined to the folders
 that their arguments name. A server that runs behind junctor already is not added again.
 
-With --yes, tools that declare themselves read-only run without approval; without it
-you are asked.`,
+You are asked whether tools that declare themselves read-only may run without approval.
+With --yes they may not, until you run: junctor mcp set NAME --trust-hints`,
 		Example: `  junctor mcp import .mcp.json --dry-run
   junctor mcp import ~/.cursor/mcp.json --server files`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,6 +73,7 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		if err := a.printImport(out); err != nil {
 			return err
 		}
+		a.printUnreached(out, !yes && !req.DryRun)
 	}
 	if req.DryRun || len(out.Moved) == 0 {
 		if a.json {
@@ -80,8 +81,11 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		}
 		return nil
 	}
-	if req.TrustHints = yes; !yes {
+	if !yes {
 		if answer, err := a.ask(ctx, "Add them? [y/N] "); err != nil || !isYes(strings.TrimSpace(answer)) {
+			return err
+		}
+		if req.Folders, err = a.askFolders(ctx, out); err != nil {
 			return err
 		}
 		answer, err := a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")

@@ -89,7 +89,11 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 			}
 		}
 	}
-	local, stop, err := a.setupServer(ctx, o.list || o.dry)
+	nothing := false
+	if home, err := a.findHome(); o.undo && err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
+		nothing = !hasSetups(home) // then a preview's server is enough to find that out
+	}
+	local, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing)
 	if err != nil {
 		return err
 	}
@@ -121,10 +125,16 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 			return err
 		}
 	}
-	if err := a.setupClients(ctx, chosen, o); err != nil || unit == nil || !o.undo {
+	if err := a.setupClients(ctx, chosen, o); err != nil || !o.undo {
 		return err
 	}
-	return a.removeService(ctx, unit)
+	if unit != nil {
+		return a.removeService(ctx, unit)
+	}
+	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" && !hasSetups(home) {
+		return a.stopBackground(ctx)
+	}
+	return nil
 }
 
 // knownServers fails with not_found, reason client_server_not_found, if a name is neither "*" nor a
@@ -200,7 +210,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		if !s.SetUp && !named {
 			return nil, nil
 		}
-		return a.undoClient(ctx, s)
+		return a.undoClient(ctx, s, o.local)
 	}
 	switch {
 	case !s.Found && !named:
@@ -256,20 +266,25 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 			a.printf("  note: %s\n", plainText(warning))
 		}
 	}
-	for server, folders := range preview.Folders {
-		if !a.json {
+	for _, server := range slices.Sorted(maps.Keys(preview.Folders)) {
+		if folders := preview.Folders[server]; !a.json {
 			a.printf("  %s would be confined; it may write to %s and read %s\n", plainText(server),
 				plainText(orNothing(folders.ReadWrite)), plainText(orNothing(folders.ReadOnly)))
 		}
 	}
+	a.printUnreached(preview, !o.yes && !o.dry)
 	if o.dry {
 		a.printLeft(preview)
 		return &preview, nil
 	}
 	trust := false
+	var given map[string]setupserve.Folders
 	if !o.yes {
 		answer, err := a.ask(ctx, "Make this change? [y/N] ")
 		if err != nil || !isYes(strings.TrimSpace(answer)) {
+			return nil, err
+		}
+		if given, err = a.askFolders(ctx, preview); err != nil {
 			return nil, err
 		}
 		if len(preview.Moved) > 0 {
@@ -279,23 +294,26 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 			}
 			trust = isYes(strings.TrimSpace(answer))
 		}
-	} else {
-		trust = true // the client ran these servers without asking
 	}
-	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder})
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{
+		Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder, Folders: given,
+	})
 	if err != nil {
 		return nil, err
 	}
-	a.printSetUp(ctx, s, done)
+	a.printSetUp(ctx, s, done, trust)
 	return &done, nil
 }
 
-func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result) {
+func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
 	if a.json {
 		return
 	}
 	for server, upstream := range done.Moved {
 		a.printf("  moved %s, which is the upstream %s\n", plainText(server), plainText(upstream))
+	}
+	if len(done.Moved) > 0 && !trust {
+		a.printf("  each call asks, until you believe that the tools which declare it only read: junctor mcp set NAME --trust-hints\n")
 	}
 	a.printLeft(done)
 	tools, err := a.verifyClient(ctx, s.Name, done.File)
@@ -303,7 +321,24 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
 		return
 	}
-	a.printf("  verified: %s sees %d tools as agent:%s. If it is running, restart it.\n", s.Title, tools, s.Name)
+	a.printf("  verified: %s sees %d %s as agent:%s. If it is running, restart it.\n", s.Title, tools, counted(tools, "tool", "tools"), s.Name)
+	var left []string
+	for _, server := range s.Servers {
+		if _, moved := done.Moved[server.Name]; server.Stays == "" && !moved {
+			left = append(left, server.Name)
+		}
+	}
+	switch {
+	case len(left) > 0:
+		again := "junctor setup --undo --client " + s.Name + " && junctor setup --yes --client " + s.Name
+		for _, name := range left {
+			again += " --move " + shellWord(name)
+		}
+		a.printf("  %s still runs %s itself. To move behind junctor what stayed: %s\n", s.Title,
+			plainText(strings.Join(left, ", ")), plainText(again))
+	case tools == 0:
+		a.printf("  junctor has no tools yet. Add an MCP server: junctor mcp add NAME -- COMMAND ARG...\n")
+	}
 }
 
 // printLeft prints the servers that stay in a client for a reason of their own.
@@ -315,8 +350,12 @@ func (a *app) printLeft(r setupserve.Result) {
 	}
 }
 
-func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.Result, error) {
+func (a *app) undoClient(ctx context.Context, s setupserve.Status, local *setup.Service) (*setupserve.Result, error) {
 	var done setupserve.Result
+	if local != nil {
+		return nil, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", s.Title).
+			With("client_not_set_up", "see the clients with: junctor setup --list")
+	}
 	if err := a.do(ctx, http.MethodDelete, "/api/v1/clients/"+url.PathEscape(s.Name), nil, &done); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -27,8 +29,8 @@ import (
 
 // setupServer makes sure that a server answers: one that was named or runs on the home, or else a new
 // one in the background. A server that was started to look only is stopped by stop. If the home was
-// never used, a look starts none and returns local instead, which previews as that server would.
-func (a *app) setupServer(ctx context.Context, look bool) (local *setup.Service, stop func(), err error) {
+// never used, or with unused, a look starts none and returns local instead, which previews as that server would.
+func (a *app) setupServer(ctx context.Context, look, unused bool) (local *setup.Service, stop func(), err error) {
 	stop = func() {}
 	if a.server != "" || a.env("JUNCTOR_URL") != "" {
 		return nil, stop, nil
@@ -44,7 +46,7 @@ func (a *app) setupServer(ctx context.Context, look bool) (local *setup.Service,
 			return nil, stop, nil
 		}
 	}
-	if _, err := os.Stat(filepath.Join(home, "state")); look && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(home, "state")); look && (unused || errors.Is(err, fs.ErrNotExist)) {
 		local, err := a.localSetup(home)
 		return local, stop, err
 	}
@@ -55,7 +57,12 @@ func (a *app) setupServer(ctx context.Context, look bool) (local *setup.Service,
 	if look {
 		return nil, func() { stopServer(child) }, nil
 	}
-	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s).\n", child.Process.Pid, log)
+	if err := hostfs.WriteFile(backgroundFile(home), []byte(strconv.Itoa(child.Process.Pid)+"\n")); err != nil {
+		stopServer(child)
+		return nil, nil, capability.Wrap(capability.CodeFailed, "setup", backgroundFile(home)+" cannot be written", err)
+	}
+	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s). It runs until: junctor stop\n"+
+		"To have it started with your session: junctor stop && junctor setup --service\n", child.Process.Pid, log)
 	return nil, stop, child.Process.Release()
 }
 

@@ -2,18 +2,22 @@ package setup
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // folders returns the folders that a server's program needs to see once it is confined: it may
 // write to those that its arguments name and to its working folder, and read the folder of each
-// file that they name and the libraries of the program. Folders of the system are always visible.
-func (s *Service) folders(server clients.Server) (readOnly, readWrite []string) {
+// file that they name and the libraries of the program, and those that a person gave. Folders of the
+// system are always visible.
+func (s *Service) folders(server clients.Server, given setupserve.Folders) (readOnly, readWrite []string) {
 	if server.Command == "" {
 		return nil, nil
 	}
@@ -37,24 +41,160 @@ func (s *Service) folders(server clients.Server) (readOnly, readWrite []string) 
 			add(&readOnly, dir)
 		}
 	}
-	program := server.Command
-	if !strings.ContainsRune(program, '/') {
-		for _, dir := range filepath.SplitList(s.cfg.Env("PATH")) {
-			if file := filepath.Join(dir, program); filepath.IsAbs(dir) && exists(file) {
-				program = file
-				break
-			}
-		}
-	}
-	if filepath.IsAbs(program) && exists(program) {
+	if program := s.program(server); program != "" {
 		if dir := libraries(program); dir != "" { // the program itself is always visible
 			add(&readOnly, dir)
 		}
 	}
-	readOnly = slices.DeleteFunc(readOnly, func(dir string) bool {
-		return slices.ContainsFunc(readWrite, func(parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") })
-	})
+	for _, dir := range given.ReadOnly {
+		add(&readOnly, dir)
+	}
+	for _, dir := range given.ReadWrite {
+		add(&readWrite, dir)
+	}
+	readOnly = slices.DeleteFunc(readOnly, func(dir string) bool { return within(dir, readWrite) })
 	return readOnly, readWrite
+}
+
+// program returns the file of a server's program, or "".
+func (s *Service) program(server clients.Server) string {
+	program := server.Command
+	if !strings.ContainsRune(program, '/') {
+		for _, dir := range filepath.SplitList(s.cfg.Env("PATH")) {
+			if file := filepath.Join(dir, program); filepath.IsAbs(dir) && exists(file) {
+				return file
+			}
+		}
+	}
+	if filepath.IsAbs(program) && exists(program) {
+		return program
+	}
+	return ""
+}
+
+// within reports whether a folder is one of list or lies in one.
+func within(dir string, list []string) bool {
+	return slices.ContainsFunc(list, func(parent string) bool {
+		return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
+	})
+}
+
+// show adds to out what the program of a server sees, and what it names and does not see.
+func (s *Service) show(out *setupserve.Result, server clients.Server, client string, given setupserve.Folders) {
+	readOnly, readWrite := s.folders(server, given)
+	out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
+	if _, _, again := s.become(server, client); again != "" || server.Command == "" {
+		return // it has the folders of the upstream
+	}
+	if list := s.unreached(server, readOnly, readWrite); len(list) > 0 {
+		if out.Unreached == nil {
+			out.Unreached = make(map[string][]setupserve.Unreached)
+		}
+		out.Unreached[server.Name] = list
+	}
+}
+
+// unreached returns the folders of the paths that a server's arguments and variables name, and of its
+// package, that its program may not change, and for arguments and the package may not even read. Of a
+// value only a folder that exists is shown, and of a credential nothing.
+func (s *Service) unreached(server clients.Server, readOnly, readWrite []string) (list []setupserve.Unreached) {
+	add := func(dir, from string, change, isPackage bool) {
+		dir = filepath.Clean(dir)
+		readable := within(dir, readOnly)
+		if ofSystem(dir) || within(dir, readWrite) || readable && !change || within(target(dir), []string{"/dev", "/proc", "/sys"}) ||
+			slices.ContainsFunc(list, func(u setupserve.Unreached) bool { return u.Folder == dir }) {
+			return
+		}
+		list = append(list, setupserve.Unreached{
+			Folder: dir, From: from, Package: isPackage, Readable: readable, TooWide: within(s.cfg.UserHome, []string{dir}),
+		})
+	}
+	files := []string{s.program(server)}
+	for _, arg := range server.Args {
+		from := "an argument"
+		if flag, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(flag, "-") {
+			if secret.IsCredential(flag, value) {
+				continue
+			}
+			arg, from = value, "the argument "+flag
+		}
+		if dir := folderOf(arg); dir != "" {
+			add(dir, from, false, false)
+			files = append(files, arg)
+		}
+	}
+	for _, file := range files {
+		if dir := packageOf(target(file)); dir != "" && libraries(file) == "" {
+			add(dir, "the package of "+filepath.Base(file), false, true)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(server.Env)) {
+		if secret.IsCredential(name, server.Env[name]) {
+			continue
+		}
+		for _, value := range filepath.SplitList(server.Env[name]) {
+			if dir := folderOf(value); dir != "" && name != "PATH" {
+				add(dir, name, true, false)
+			}
+		}
+	}
+	return list
+}
+
+// folderOf returns the folder that a program needs for a path: the path itself, or for a file, and for
+// one that is still to be made, the folder that holds it. It returns "" for other values, and if that
+// folder does not exist.
+func folderOf(path string) string {
+	if !filepath.IsAbs(path) {
+		return ""
+	}
+	path = filepath.Clean(path)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return path
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() || filepath.Dir(path) == "/" {
+		return ""
+	}
+	return filepath.Dir(path)
+}
+
+// packageOf returns the nearest folder above a file that holds a package of Node.js or Python, or "".
+func packageOf(file string) string {
+	if info, err := os.Stat(file); err != nil || info.IsDir() {
+		return ""
+	}
+	for range maxPackageDepth {
+		file = filepath.Dir(file)
+		if exists(filepath.Join(file, "package.json")) || exists(filepath.Join(file, "pyproject.toml")) {
+			return file
+		}
+	}
+	return ""
+}
+
+// inFull returns a server whose arguments and plain variables have the user's home for "~/" at their
+// begin, because ~ is another folder for a confined program.
+func (s *Service) inFull(server clients.Server) clients.Server {
+	full := func(value string) string {
+		if rest, ok := strings.CutPrefix(value, "~/"); ok && filepath.IsAbs(s.cfg.UserHome) {
+			return filepath.Join(s.cfg.UserHome, rest)
+		}
+		return value
+	}
+	args, env := slices.Clone(server.Args), maps.Clone(server.Env)
+	for i, arg := range args {
+		args[i] = full(arg)
+		if flag, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(flag, "-") {
+			args[i] = flag + "=" + full(value)
+		}
+	}
+	for name, value := range env {
+		if !secret.IsCredential(name, value) {
+			env[name] = full(value)
+		}
+	}
+	server.Args, server.Env = args, env
+	return server
 }
 
 // libraries returns the folder with the libraries of a program: all packages of its node_modules,

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
@@ -41,18 +42,23 @@ func (s *Service) entry(ctx context.Context, by capability.Principal, c clients.
 }
 
 // warnings returns what a person should consider about an entry with a URL.
-func (s *Service) warnings(file string, req setupserve.Request) (out []string) {
-	if !req.HTTP {
-		return nil
-	}
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-		out = append(out, "the token is in "+file+", which other users of this machine can read; change that with: chmod 600 "+file)
-	}
-	if s.cfg.URLEnds {
+func (s *Service) warnings(req setupserve.Request) (out []string) {
+	if req.HTTP && s.cfg.URLEnds {
 		out = append(out, "the address "+s.cfg.URL+" ends with this run of the server, because listen names no port; "+
 			"name one in config.yaml, or leave --http out")
 	}
 	return out
+}
+
+// private fails with invalid_input, reason client_file_open, if other users may read or change a file that
+// is to hold a token.
+func private(file string) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "setup", "the token would be in %s, which other users may read or change", file).
+		With("client_file_open", "make it yours alone with: chmod 600 '"+strings.ReplaceAll(file, "'", `'\''`)+"', or leave --http out")
 }
 
 // LocalURL replaces a host that means every address of this machine, as a listener has it, by one that

@@ -24,12 +24,18 @@ func TestAnEntryWithAURLHasATokenThatIsNeverShown(t *testing.T) {
 				t.Fatalf("changing the mode of the file: %v", err)
 			}
 			req := setupserve.Request{HTTP: true, DryRun: true}
+			for _, dry := range []bool{true, false} {
+				_, err := r.Connect(t.Context(), admin(), client, setupserve.Request{HTTP: true, DryRun: dry})
+				if e := capability.AsError(err); e == nil || e.Reason != "client_file_open" || !strings.Contains(e.Hint, "chmod 600 '"+file+"'") {
+					t.Errorf("a file that others may read, dry run %v: %v, want client_file_open with the command", dry, err)
+				}
+			}
+			if err := os.Chmod(file, 0o600); err != nil || read(t, file) != before {
+				t.Fatalf("changing the mode back: %v; the file has %q, want %q", err, read(t, file), before)
+			}
 			plan, err := r.Connect(t.Context(), admin(), client, req)
 			if err != nil || !strings.Contains(plan.Difference, `"•••"`) || !strings.Contains(plan.Difference, "http://127.0.0.1:7777/mcp") {
 				t.Fatalf("a dry run = %v, %v; want the URL, and a masked token", plan.Difference, err)
-			}
-			if len(plan.Warnings) != 1 || !strings.Contains(plan.Warnings[0], "chmod 600 "+file) {
-				t.Errorf("warnings = %q, want one about the mode of the file", plan.Warnings)
 			}
 			if tokens, err := r.policy.Tokens(t.Context()); err != nil || len(tokens) > 0 {
 				t.Errorf("tokens after a dry run: %v (%v), want none", tokens, err)

@@ -22,8 +22,7 @@ func (s *Service) Import(ctx context.Context, by capability.Principal, req setup
 	}
 	r := record{Servers: out.Moved}
 	for _, server := range s.movable(now, req.Move, out.Left) {
-		readOnly, readWrite := s.folders(server)
-		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
+		s.show(&out, server, "", req.Folders[server.Name])
 		if req.DryRun {
 			d, values, again := s.become(server, "")
 			out.Moved[server.Name] = cmp.Or(again, d.Name)
@@ -32,8 +31,8 @@ func (s *Service) Import(ctx context.Context, by capability.Principal, req setup
 			}
 			continue
 		}
-		if err := s.move(ctx, by, server, req.TrustHints, &r); err != nil {
-			out.Left[server.Name] = capability.AsError(err).Message
+		if err := s.move(ctx, by, server, req.TrustHints, req.Folders[server.Name], &r); err != nil {
+			out.Left[server.Name] = reason(err)
 			delete(out.Folders, server.Name)
 		}
 	}

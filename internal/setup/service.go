@@ -249,14 +249,16 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		if err := c.Check(clients.Server{URL: s.cfg.URL}); err != nil {
 			return setupserve.Result{}, err
 		}
+		if err := private(file); err != nil {
+			return setupserve.Result{}, err
+		}
 	}
 	for _, f := range c.OfProjects(now, file, req.Folder) {
 		out.Left[f.Name] = f.Stays
 	}
 	move := s.movable(now, req.Move, out.Left) // a server of the user has the same name: it counts
 	for _, server := range move {
-		readOnly, readWrite := s.folders(server)
-		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
+		s.show(&out, server, name, req.Folders[server.Name])
 	}
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if old, err := s.record(name); err == nil { // interrupted before the file was changed
@@ -267,8 +269,8 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	}
 	if !req.DryRun {
 		for _, server := range move {
-			if err := s.move(ctx, by, server, req.TrustHints, &r); err != nil {
-				out.Left[server.Name] = capability.AsError(err).Message
+			if err := s.move(ctx, by, server, req.TrustHints, req.Folders[server.Name], &r); err != nil {
+				out.Left[server.Name] = reason(err)
 			}
 		}
 	} else {
@@ -299,8 +301,17 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		s.takeBack(ctx, by, r)
 		return setupserve.Result{}, err
 	}
-	out.Moved, out.Warnings = r.Servers, s.warnings(file, req)
+	out.Moved, out.Warnings = r.Servers, s.warnings(req)
 	return out, nil
+}
+
+// reason returns why a server did not move, and what can be done.
+func reason(err error) string {
+	e := capability.AsError(err)
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + "; " + e.Hint
 }
 
 // root returns the folder within which a client's file is changed: the user's home, or the file's
@@ -407,7 +418,7 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 		case f.Stays != "":
 			left[f.Name] = f.Stays
 		case slices.Contains(names, f.Name) || slices.Contains(names, "*"):
-			out = append(out, f.Server)
+			out = append(out, s.inFull(f.Server))
 			delete(left, f.Name)
 		default:
 			left[f.Name] = "it was not chosen"
@@ -424,7 +435,9 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 // move adds a client's server as an upstream and notes it in r. Values that look like credentials
 // become secrets. A server that is an upstream already, from another client, is used again. If it comes
 // from a file, the upstream no longer belongs to that client, because a person asked for it by itself.
-func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
+func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, given setupserve.Folders,
+	r *record,
+) error {
 	d, values, again := s.become(server, r.Client)
 	if again != "" {
 		if r.Client == "" {
@@ -436,7 +449,7 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 		return nil
 	}
 	d.TrustHints = trustHints
-	d.ReadOnly, d.ReadWrite = s.folders(server)
+	d.ReadOnly, d.ReadWrite = s.folders(server, given)
 	var set []string
 	for _, v := range values {
 		if err := s.cfg.Secrets.Set(v.name, secret.New(v.value)); err != nil {

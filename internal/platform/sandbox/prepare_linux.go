@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -541,16 +542,32 @@ func Reachable(dir string, p Placement, uid, gid int, write bool) error {
 	if write {
 		want, verb = want|unix.W_OK, "changed"
 	}
-	at := dir
+	at, remedy := dir, fmt.Sprintf("chown -R %d:%d '%s'", uid, gid, strings.ReplaceAll(dir, "'", `'\''`))
+	if int(st.Uid) == uid {
+		remedy = fmt.Sprintf("chmod u+rwX '%s'", strings.ReplaceAll(dir, "'", `'\''`))
+	}
 	if permits(&st, uid, gid, want) {
 		if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {
 			return nil
 		}
 		at = "a folder above " + dir
+		remedy = "chmod o+x" + closedAbove(dir, uid, gid)
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
 		"%s cannot be %s by the user %d, which the program runs as: the mode of %s forbids it", dir, verb, uid, at).
-		With("folder_unusable", "change its owner or mode; a folder that is named is never changed for you")
+		With("folder_unusable", "if the program may use it, permit it with: "+remedy)
+}
+
+// closedAbove returns the folders above dir that a user may not enter, as arguments of a shell.
+func closedAbove(dir string, uid, gid int) (list string) {
+	for dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) == nil && !permits(&st, uid, gid, unix.X_OK) {
+			list += " '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+		}
+	}
+	return list
 }
 
 // fixTool sets the program's path as the program sees it and the file's identity, and permits

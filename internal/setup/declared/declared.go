@@ -410,11 +410,19 @@ func (f *Files) Checks() []httpapi.Check {
 		})
 	}
 	if len(checks) == 0 {
-		detail := fmt.Sprintf("%d objects of %d files", len(steps), len(files))
+		detail := amount(len(steps), "object") + " of " + amount(len(files), "file")
 		if waiting > 0 {
 			detail += fmt.Sprintf(", %d of which are not applied yet; to apply them now: junctor apply", waiting)
 		}
 		checks = append(checks, httpapi.Check{Name: folder, OK: true, Detail: detail})
 	}
 	return checks
+}
+
+// amount returns a number with its noun.
+func amount(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

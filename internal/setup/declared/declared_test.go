@@ -247,7 +247,7 @@ func TestOneObjectThatFailsStopsNoOther(t *testing.T) {
 	}
 	r.up.refuses = nil
 	r.want("again", r.rows(Request{}), "keep endpoint e config.d/a.yaml\nkeep upstream a config.d/a.yaml\nadd upstream b config.d/a.yaml")
-	if checks := r.Checks(); len(checks) != 1 || !checks[0].OK || checks[0].Detail != "3 objects of 1 files" {
+	if checks := r.Checks(); len(checks) != 1 || !checks[0].OK || checks[0].Detail != "3 objects of 1 file" {
 		t.Errorf("Checks = %+v, want all three applied", checks)
 	}
 }

@@ -52,6 +52,8 @@ type Request struct {
 	HTTP bool `json:"http"`
 	// Folder is the absolute path of a project, whose servers Result.Left then names too.
 	Folder string `json:"folder"`
+	// Folders are those that a person gives the programs of moved servers, besides those of Result.Folders.
+	Folders map[string]Folders `json:"folders,omitempty"`
 }
 
 // Import is a file with MCP servers, in the form of any client.
@@ -61,6 +63,8 @@ type Import struct {
 	Move       []string `json:"move"` // servers to add; "*" means all that can be
 	TrustHints bool     `json:"trust_hints"`
 	DryRun     bool     `json:"dry_run"`
+	// Folders are as in Request.
+	Folders map[string]Folders `json:"folders,omitempty"`
 }
 
 // Result describes what was done, or would be.
@@ -76,6 +80,8 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
+	// Unreached are the folders that moved servers name and their programs do not see, or may only read.
+	Unreached map[string][]Unreached `json:"unreached,omitempty"`
 	// Secrets are the names of those that an import created, or would.
 	Secrets []string `json:"secrets,omitempty"`
 }
@@ -84,6 +90,18 @@ type Result struct {
 type Folders struct {
 	ReadOnly  []string `json:"read_only,omitempty"`
 	ReadWrite []string `json:"read_write,omitempty"`
+}
+
+// Unreached is a folder that a program could be given. Nothing but a person's answer gives it.
+type Unreached struct {
+	Folder string `json:"folder"`
+	From   string `json:"from"` // what names it: a variable, an argument, or the package of the program
+	// Package is true for the package of a program, which only reads it.
+	Package bool `json:"package,omitempty"`
+	// Readable is true if the program may read it already.
+	Readable bool `json:"readable,omitempty"`
+	// TooWide is true for the user's home and the folders above it.
+	TooWide bool `json:"too_wide,omitempty"`
 }
 
 // Files makes upstreams and endpoints what files declare.

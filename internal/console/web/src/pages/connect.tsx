@@ -106,6 +106,7 @@ interface Imported {
   moved: Record<string, string>;
   left?: Record<string, string>;
   folders?: Record<string, { read_only?: string[]; read_write?: string[] }>;
+  unreached?: Record<string, { folder: string; from: string }[]>;
   secrets?: string[];
 }
 
@@ -159,6 +160,11 @@ function Import() {
                 </label>
                 <span class="m clip">{visible(foldersOf(plan.value!, from).join(" "))}</span>
                 <span class="who opt">runs confined, and sees {foldersOf(plan.value!, from).length > 0 ? "these folders" : "no folder of yours"}</span>
+                {(plan.value!.unreached?.[from] ?? []).map((u) => (
+                  <span class="who" key={u.folder}>
+                    cannot use {visible(`${u.folder} (${u.from})`)}
+                  </span>
+                ))}
               </li>
             ))}
             {Object.entries(plan.value.left ?? {}).map(([name, why]) => (

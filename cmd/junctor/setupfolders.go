@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+)
+
+// printUnreached prints which folders the moved servers name and their programs cannot use, and, unless a
+// question about them follows, the command that gives them.
+func (a *app) printUnreached(preview setupserve.Result, asks bool) {
+	if a.json {
+		return
+	}
+	for _, server := range slices.Sorted(maps.Keys(preview.Unreached)) {
+		give := preview.Folders[server]
+		offered := false
+		for _, u := range preview.Unreached[server] {
+			verb := "cannot reach"
+			if u.Readable {
+				verb = "may only read"
+			}
+			a.printf("  warning: %s %s %s (%s)\n", plainText(server), verb, plainText(u.Folder), plainText(u.From))
+			switch {
+			case u.TooWide:
+				a.printf("    a program is not given all of your files: name a folder in it instead, before you move %s\n", plainText(server))
+			case u.Package:
+				give.ReadOnly, offered = append(slices.Clone(give.ReadOnly), u.Folder), true
+			default:
+				give.ReadOnly = slices.DeleteFunc(slices.Clone(give.ReadOnly), func(dir string) bool { return under(dir, u.Folder) })
+				give.ReadWrite, offered = append(slices.Clone(give.ReadWrite), u.Folder), true
+			}
+		}
+		if offered && !asks {
+			line := "junctor mcp confine " + shellWord(preview.Moved[server])
+			for _, dir := range give.ReadWrite {
+				line += " --rw " + shellWord(dir)
+			}
+			for _, dir := range give.ReadOnly {
+				line += " --ro " + shellWord(dir)
+			}
+			a.printf("    if it may use this, run after the move (--ro in place of --rw if it needs to read only): %s\n", plainText(line))
+		}
+	}
+}
+
+// askFolders asks for each folder that a moved server names and its program cannot use whether it may.
+func (a *app) askFolders(ctx context.Context, preview setupserve.Result) (map[string]setupserve.Folders, error) {
+	given := make(map[string]setupserve.Folders)
+	for _, server := range slices.Sorted(maps.Keys(preview.Unreached)) {
+		give := given[server]
+		for _, u := range preview.Unreached[server] {
+			if u.TooWide {
+				continue
+			}
+			verb := "read and change"
+			if u.Package {
+				verb = "read"
+			}
+			answer, err := a.ask(ctx, fmt.Sprintf("May %s %s the files in %s (%s)? [y/N] ", server, verb, u.Folder, u.From))
+			switch {
+			case err != nil:
+				return nil, err
+			case !isYes(strings.TrimSpace(answer)):
+			case u.Package:
+				give.ReadOnly = append(give.ReadOnly, u.Folder)
+			default:
+				give.ReadWrite = append(give.ReadWrite, u.Folder)
+			}
+		}
+		given[server] = give
+	}
+	return given, nil
+}
+
+// under reports whether a folder is another one or lies in it.
+func under(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }

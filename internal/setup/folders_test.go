@@ -1,0 +1,72 @@
+package setup_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+)
+
+// TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest names folders in every way.
+func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	notes, docs, lib := filepath.Join(r.user, "notes"), filepath.Join(r.user, "docs"), filepath.Join(r.user, "app", "lib")
+	program := filepath.Join(r.user, "app", "bin", "memory")
+	err := errors.Join(os.Mkdir(notes, 0o700), os.Mkdir(docs, 0o700), os.MkdirAll(lib, 0o700), os.MkdirAll(filepath.Dir(program), 0o700),
+		os.WriteFile(program, nil, 0o700), os.WriteFile(filepath.Join(r.user, "app", "package.json"), []byte("{}"), 0o600))
+	if err != nil {
+		t.Fatalf("making the folders: %v", err)
+	}
+	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"memory": map[string]any{
+		"command": program, "args": []string{"--docs=~/docs", "~/docs/none/x"},
+		"env": map[string]string{
+			"MEMORY_FILE_PATH": filepath.Join(notes, "memory.json"), "BESIDE": "~/memory.json", "LIBRARIES": "/usr/lib:" + lib,
+			"FILE_TOKEN": filepath.Join(docs, "x"), "DIGEST": "/not-a-path+of-anything/x", "PATH": docs,
+		},
+	}}})
+	if err != nil {
+		t.Fatalf("encoding the servers: %v", err)
+	}
+	r.write(t, ".claude.json", string(servers))
+	req := setupserve.Request{Move: []string{"*"}, DryRun: true}
+	plan, err := r.Connect(t.Context(), admin(), "claude", req)
+	if err != nil {
+		t.Fatalf("a dry run: %v", err)
+	}
+	want := []setupserve.Unreached{
+		{Folder: docs, From: "the argument --docs"},
+		{Folder: filepath.Join(r.user, "app"), From: "the package of memory", Package: true},
+		{Folder: r.user, From: "BESIDE", TooWide: true}, {Folder: lib, From: "LIBRARIES"}, {Folder: notes, From: "MEMORY_FILE_PATH"},
+	}
+	if d := cmp.Diff(want, plan.Unreached["memory"]); d != "" {
+		t.Errorf("what the program cannot reach (-want +got):\n%s", d)
+	}
+	req.DryRun = false
+	done, err := r.Connect(t.Context(), admin(), "claude", req)
+	if err != nil || len(r.upstreams.added) != 1 || len(r.upstreams.added[0].ReadWrite)+len(r.upstreams.added[0].ReadOnly) > 0 {
+		t.Fatalf("without an answer: %v, added %+v; want memory without any folder", err, r.upstreams.added)
+	}
+	if got := r.upstreams.added[0].Env["BESIDE"]; got != filepath.Join(r.user, "memory.json") {
+		t.Errorf("BESIDE = %q, want the path in full, because ~ is another folder for the program", got)
+	}
+	if again, err := r.Connect(t.Context(), admin(), "cursor", setupserve.Request{DryRun: true}); err != nil || len(again.Unreached) > 0 {
+		t.Errorf("a client without servers: %v, %v; want nothing out of reach", again.Unreached, err)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil || done.Moved["memory"] != "memory" {
+		t.Fatalf("undoing it: %v, moved %v; want memory", err, done.Moved)
+	}
+	req.Folders = map[string]setupserve.Folders{"memory": {ReadWrite: []string{notes}, ReadOnly: []string{filepath.Join(r.user, "app")}}}
+	if _, err := r.Connect(t.Context(), admin(), "claude", req); err != nil || len(r.upstreams.added) != 1 {
+		t.Fatalf("with an answer: %v, added %v; want memory", err, r.upstreams.added)
+	}
+	got := r.upstreams.added[0]
+	if d := cmp.Diff(req.Folders["memory"], setupserve.Folders{ReadWrite: got.ReadWrite, ReadOnly: got.ReadOnly}); d != "" {
+		t.Errorf("the folders that were given (-want +got):\n%s", d)
+	}
+}

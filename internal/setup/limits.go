@@ -1,0 +1,4 @@
+package setup
+
+// maxPackageDepth bounds the folders above a file that are searched for its package.
+const maxPackageDepth = 8
