@@ -446,19 +446,23 @@ func TestServicesAreRead(t *testing.T) {
 		}
 		c := send("7", "", "")
 		c.Action, c.Principal.Role, c.Principal.Labels = "message.read", capability.RoleAgent, []string{channels.GuestLabel}
+		c.Action = "directory.list"
+		if _, err := s.provider().Invoke(t.Context(), c); reasonOf(err) != "not_yours" {
+			t.Errorf("a guest lists who is there: got %q, want not_yours", reasonOf(err))
+		}
+		c.Action = "message.read"
 		group := s.Group()
-		for _, guest := range []struct {
-			from, reads string
-			ok          bool
-		}{{group, group, true}, {group, to, false}, {group + "1", group, false}, {"", group, false}} {
+		for _, guest := range []struct{ from, reads, reason string }{
+			{group, group, ""}, {group, to, "not_yours"}, {"another", group, "not_yours"}, {"", group, "not_yours"},
+		} {
 			if group == "" {
 				continue // a service without groups has no guests
 			}
 			c.Input, err = json.Marshal(map[string]string{"conversation": guest.reads})
 			must(t, "encode", err)
 			c.Context.Route = &capability.Route{Kind: s.ref.Kind, Account: s.ref.Account, Conversation: guest.from}
-			if _, err := s.provider().Invoke(t.Context(), c); (err == nil) != guest.ok {
-				t.Errorf("for a guest of %q, read %q: got %v, want it to be read: %t", guest.from, guest.reads, err, guest.ok)
+			if _, err := s.provider().Invoke(t.Context(), c); reasonOf(err) != guest.reason {
+				t.Errorf("a guest in the group %q reads %q: got %q, want %q", guest.from, guest.reads, reasonOf(err), guest.reason)
 			}
 		}
 	})
@@ -544,4 +548,12 @@ func TestServicesAndOversizedIDs(t *testing.T) {
 		s.Press(s.Direct("71"), "72", "1", "once")
 		s.eventually("a press of usual size is refused", func() bool { return slices.Equal(s.refusals(), []string{"unpaired"}) })
 	})
+}
+
+// reasonOf returns the reason of an error, or "" for nil.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return capability.AsError(err).Reason
 }

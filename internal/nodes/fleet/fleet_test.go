@@ -505,7 +505,7 @@ func TestWhoCannotTakeACallSaysWhy(t *testing.T) {
 	}
 }
 
-func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
+func TestANodeAtItsLimitIsLeftOutWhileAnotherIsFree(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, id := range []string{"a", "b"} {
@@ -520,27 +520,27 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	end := begin("a", "f")
 	for range 3 {
 		if got := r.picked(fleet.Request{Function: "f", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
-			t.Errorf(`of the function: %s; want got = "b"`, got)
+			t.Fatalf(`a runs one call of f, whose limit is 1: f is given to %q, want "b"`, got)
 		}
 	}
 	begin("a", "g")
 	for range 3 {
 		if got := r.picked(fleet.Request{Function: "g", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
-			t.Errorf(`of the node: %s; want got = "b"`, got)
+			t.Fatalf(`a runs two calls, and its limit is 2: g is given to %q, want "b"`, got)
 		}
 	}
 	// It has a queue: who names it is not turned away, and where all are busy one of
 	// them is better than none.
 	if got := r.picked(fleet.Request{Function: "g", Node: "a"}); got != "a" {
-		t.Errorf(`r.picked = %q, want "a"`, got)
+		t.Errorf(`a is full and named by the caller: g is given to %q, want "a"`, got)
 	}
 	begin("b", "f")
 	if got := r.picked(fleet.Request{Function: "f"}); got == "" {
-		t.Errorf(`the calls wait nowhere; got got = %q; want got other than ""`, got)
+		t.Error(`a and b are full: f is given to "", want one of them, in whose queue it waits`)
 	}
 	end(1)
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a" {
-		t.Errorf(`r.picked(fleet.Request{Function: "f"}) = %q, want "a"`, got)
+		t.Errorf(`b is full, and the call of f on a has ended: f is given to %q, want "a"`, got)
 	}
 	// One that reports that its queue is full takes nothing.
 	for _, id := range []string{"a", "b"} {

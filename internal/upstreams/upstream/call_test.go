@@ -269,27 +269,29 @@ func TestAnUpstreamThatBreaksCallsGetsNoneForAWhile(t *testing.T) {
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
 	r.add("far", nil)
-	breaks := func(times int) {
+	breaks := func(times int, after string) {
 		t.Helper()
 		r.far.set(func() {
 			r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
 				return nil, capability.Errorf(capability.CodeFailed, "", "no progress").With("idle_timeout", "")
 			}
 		})
-		for range times {
+		for i := range times {
 			_, err := r.tool("t", `{}`)
-			fails(t, err, capability.CodeFailed, "idle_timeout")
+			if got := capability.AsError(err).Reason; got != "idle_timeout" {
+				t.Fatalf("failure %d after %s: got %s, want idle_timeout, because five failures in a row open the breaker", i+1, after, got)
+			}
 		}
 	}
-	breaks(4)
+	breaks(4, "the start")
 	r.far.set(func() {
 		r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
 			return nil, capability.Errorf(capability.CodeInvalidInput, "", "unknown argument").With("upstream_error", "")
 		}
 	})
 	_, err := r.tool("t", `{}`)
-	fails(t, err, capability.CodeInvalidInput, "upstream_error") // an answer, after which failures are counted from the first
-	breaks(5)
+	fails(t, err, capability.CodeInvalidInput, "upstream_error")
+	breaks(5, "an answer of the upstream, from which failures are counted")
 	_, err = r.tool("t", `{}`)
 	if e := fails(t, err, capability.CodeUnavailable, "circuit_open"); e.RetryAfter <= 0 {
 		t.Errorf("it does not say when to try again; got e.RetryAfter = %v; want e.RetryAfter more than 0", e.RetryAfter)

@@ -388,7 +388,10 @@ func fails(t testing.TB, err error, code capability.Code, reason string) *capabi
 	t.Helper()
 	e, ok := errors.AsType[*capability.Error](err)
 	if !ok || e.Code != code || e.Reason != reason {
-		t.Fatalf("got %#v, want %s/%s", err, code, reason)
+		if ok {
+			t.Fatalf("got %s/%s (%s), want %s/%s", e.Code, e.Reason, e.Message, code, reason)
+		}
+		t.Fatalf("got %v, want %s/%s", err, code, reason)
 	}
 	return e
 }

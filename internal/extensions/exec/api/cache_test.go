@@ -20,7 +20,7 @@ func TestTheCacheDropsWhatWasNotUsedForLongest(t *testing.T) {
 	put("one more")
 	for key, want := range map[string]bool{"0": true, "1": false, "2": true, "one more": true} {
 		if got := c.get(key) != nil; got != want {
-			t.Errorf("whether %q is still stored: got %t, want %t", key, got, want)
+			t.Errorf(`full of 0, 1, 2 and so on, "0" read, one more stored: %q is stored: got %t, want %t`, key, got, want)
 		}
 	}
 	if len(c.entries) != maxStored {
