@@ -131,4 +131,6 @@ const (
 	probeTimeout = 5 * time.Second
 	// maxStartFault bounds what an error shows of the server's log.
 	maxStartFault = 1024
+	// minColumn is the width that a column of a table keeps on a narrow terminal.
+	minColumn = 6
 )

@@ -88,7 +88,6 @@ func fitted(head []string, rows [][]string, width int, now time.Time) string {
 		}
 		total += widths[n]
 	}
-	const minColumn = 6
 	for last := len(widths) - 1; total > width; total-- {
 		widest, most := 0, 0
 		for n := 1; n <= last; n++ {

@@ -36,9 +36,8 @@ func (s *Server) openShared(ctx context.Context) (err error) {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the name of this gateway cannot be kept", err)
 	}
-	const most = 40
 	name := regexp.MustCompile(`[^A-Za-z0-9.-]`).ReplaceAllString(s.gateway, "-")
-	s.gateway = name[:min(len(name), most)] + "-" + hex.EncodeToString(id[:4])
+	s.gateway = name[:min(len(name), maxGatewayName)] + "-" + hex.EncodeToString(id[:4])
 	return nil
 }
 

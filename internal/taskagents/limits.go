@@ -47,3 +47,6 @@ const (
 
 // maxConsents is the number of setups that the server remembers an agreement to.
 const maxConsents = 1000
+
+// maxRecorded is the number of bytes of changed settings that a record of the audit log has.
+const maxRecorded = 2000

@@ -209,7 +209,6 @@ func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal
 	if err := t.settings.Change(ctx, c); err != nil {
 		return err
 	}
-	const maxRecorded = 2000
 	said, err := jsonx.Marshal(c)
 	if err != nil {
 		return err

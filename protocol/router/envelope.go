@@ -146,12 +146,11 @@ func refusal(status int, body []byte, path string) *Error {
 		}
 	}
 	details := map[string]any{"status": status, "code": codeOfStatus(status)}
-	const keep = 2048
 	switch {
-	case len(body) <= keep && jsonx.Valid(body):
+	case len(body) <= maxErrorBody && jsonx.Valid(body):
 		details["body"] = json.RawMessage(body)
 	case len(body) > 0 && utf8.Valid(body):
-		details["body"] = string(body[:min(len(body), keep)])
+		details["body"] = string(body[:min(len(body), maxErrorBody)])
 	}
 	raw, err := marshal(details)
 	if err != nil { // the limit cut a rune

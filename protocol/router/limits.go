@@ -62,3 +62,6 @@ func (l Limits) orDefault() Limits {
 	}
 	return l
 }
+
+// maxErrorBody is what is kept of the body of a response that is an error.
+const maxErrorBody = 2048

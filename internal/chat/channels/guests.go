@@ -5,21 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/time/rate"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const (
-	// GuestLabel is a label of the principals of guests, for rules about them.
-	GuestLabel = "channel-guest"
-	// guestRate and guestBurst bound the messages that the guests of one account write to the agent.
-	guestRate  = rate.Limit(0.2)
-	guestBurst = 10
-)
+// GuestLabel is a label of the principals of guests, for rules about them.
+const GuestLabel = "channel-guest"
 
 // guestName returns the name of the principal of an account's guests.
 func guestName(r Ref) string { return r.Kind + "." + r.Account + ".guests" }

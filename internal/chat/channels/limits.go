@@ -1,6 +1,10 @@
 package channels
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
 
 // Limits of approvals.go.
 const (
@@ -103,4 +107,10 @@ const (
 	dialTimeout  = 30 * time.Second
 	pingInterval = 30 * time.Second
 	maxFrame     = 4 << 20 // bytes
+)
+
+// guestRate, a second, and guestBurst bound the messages that the guests of one account write to the agent.
+const (
+	guestRate  = rate.Limit(0.2)
+	guestBurst = 10
 )

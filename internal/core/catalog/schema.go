@@ -117,9 +117,8 @@ func (s *Schema) Check(input []byte) error {
 	}
 	var faults []string
 	collect(invalid, &faults)
-	const most = 5
-	if len(faults) > most {
-		faults = append(faults[:most], fmt.Sprintf("and %d more", len(faults)-most))
+	if len(faults) > maxFaults {
+		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", len(faults)-maxFaults))
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "validate", "the input does not fit: %s", strings.Join(faults, "; ")).
 		With("invalid_args", "").Detail("faults", faults)

@@ -37,3 +37,6 @@ const (
 )
 
 const maxToolName = 64
+
+// maxWord is the length of a word up to which similar words are looked for.
+const maxWord = 64

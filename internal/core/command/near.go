@@ -39,11 +39,10 @@ func Nearest(typed string, names []string) []string {
 // slips returns the Damerau-Levenshtein distance (adjacent swaps count once) of short ASCII words.
 // If it exceeds maxSlips, the result is any larger number.
 func slips(a, b string) int {
-	const longest = 64
-	if d := len(a) - len(b); d > maxSlips || d < -maxSlips || len(a) > longest || len(b) > longest {
+	if d := len(a) - len(b); d > maxSlips || d < -maxSlips || len(a) > maxWord || len(b) > maxWord {
 		return maxSlips + 1
 	}
-	var store [3][longest + 1]uint8
+	var store [3][maxWord + 1]uint8
 	two, one, this := &store[0], &store[1], &store[2] // the row two above, the row above, the current row
 	for j := range len(b) + 1 {
 		one[j] = uint8(j)

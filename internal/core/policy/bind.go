@@ -54,10 +54,9 @@ func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 			names = append(names, name)
 		}
 	}
-	const most = 20
 	slices.Sort(names)
 	return Grant{}, capability.Errorf(capability.CodeNotFound, op, "%s has no action %q", g.Module, g.Action).
-		With("", "its actions are: "+strings.Join(names[:min(most, len(names))], ", "))
+		With("", "its actions are: "+strings.Join(names[:min(maxActionsNamed, len(names))], ", "))
 }
 
 // remote is the prefix of the modules of endpoints.

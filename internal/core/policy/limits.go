@@ -46,4 +46,6 @@ const (
 const (
 	maxLabels     = 64 // of a token
 	maxLabelBytes = 256
+	// maxActionsNamed is the number of actions that an error names.
+	maxActionsNamed = 20
 )

@@ -22,3 +22,6 @@ const (
 
 // maxWord is the length, in bytes, of the longest word that is indexed without hashing.
 const maxWord = 64
+
+// maxShort is the number of bytes of an id that an error shows.
+const maxShort = 64

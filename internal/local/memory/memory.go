@@ -314,9 +314,8 @@ func idOf(op string, input json.RawMessage) (string, error) {
 }
 
 func short(s string) string {
-	const most = 64
-	if len(s) <= most {
+	if len(s) <= maxShort {
 		return s
 	}
-	return text.CutBytes(s, most) + "…"
+	return text.CutBytes(s, maxShort) + "…"
 }

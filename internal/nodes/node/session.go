@@ -118,7 +118,7 @@ func (s *session) run(ctx, own context.Context, parts *sync.WaitGroup) error {
 		case <-s.retry.C:
 			s.join(own, parts)
 		case <-s.beat.C:
-			s.tell(own)
+			s.sendBeat(own)
 		case <-s.drained:
 			return nil
 		case <-s.drainEnd.C:
@@ -342,8 +342,8 @@ func (s *session) superseded() error {
 		With(ReasonSuperseded, "one node id is one process: choose another one for this with --id")
 }
 
-// tell sends a heartbeat, if the node has joined, and schedules the next one.
-func (s *session) tell(ctx context.Context) {
+// sendBeat sends a heartbeat, if the node has joined, and schedules the next one.
+func (s *session) sendBeat(ctx context.Context) {
 	s.beat.Reset(s.interval())
 	if !s.there {
 		return
@@ -354,13 +354,8 @@ func (s *session) tell(ctx context.Context) {
 	}
 	cpu, mem, gpu := s.cfg.Figures()
 	cpu, mem, gpu = percent(cpu), percent(mem), percent(gpu)
-	if cpu > maxCPU || mem > maxMemory {
-		s.strained++
-	} else {
-		s.strained = 0
-	}
 	active, queued := s.cfg.Executor.Load()
-	accepting := !s.drains && s.strained < strainedBeats && queued < s.cfg.Queue
+	accepting := s.accepts(cpu, mem, queued)
 	s.seq++
 	data, err := wire.Encode(&wire.Beat{
 		Epoch: epoch, Seq: s.seq, Revision: s.cfg.Functions.Revision(), CPU: cpu, Memory: mem, GPU: gpu, Active: active, Queued: queued,

@@ -120,8 +120,7 @@ func (s *installed) prune() {
 // commit first stores the record and then makes the functions callable. If another operation
 // has changed the table meanwhile, it repeats both.
 func (h *Host) commit(ctx context.Context, w *work) error {
-	const most = 10
-	for range most {
+	for range maxCommits {
 		c, next := h.settle(w)
 		if err := h.cfg.Store.Put(ctx, next.Stored); err != nil {
 			return h.takeBack(ctx, w, capability.Wrap(capability.CodeInternal, "skill", "the skill could not be stored", err))

@@ -16,3 +16,6 @@ const (
 
 // maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
 const maxFile = 64 << 20
+
+// maxCommits is the number of times that a change of the functions is tried beside others.
+const maxCommits = 10

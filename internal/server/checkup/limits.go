@@ -11,4 +11,6 @@ const (
 	readTimeout = 10 * time.Second
 	// clockGrace is the permitted difference between clocks.
 	clockGrace = time.Minute
+	// checkTimeout bounds the look at a database, because the client waits for the answer.
+	checkTimeout = 5 * time.Second
 )

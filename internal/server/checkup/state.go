@@ -65,7 +65,6 @@ func tooLarge(limit time.Duration) httpapi.Check {
 
 // Database returns the finding about an open database, which look checks.
 func Database(ctx context.Context, look func(context.Context) error) httpapi.Check {
-	const checkTimeout = 5 * time.Second // because the client waits for the response
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	switch err := look(ctx); {

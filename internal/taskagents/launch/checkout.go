@@ -280,10 +280,9 @@ func subject(label string, t row.Thread) string {
 
 // conflicted returns the prompt about conflicts that a merge left in the files of a folder.
 func conflicted(files []string) string {
-	const most = 50
 	more := ""
-	if len(files) > most {
-		files, more = files[:most], "\n…"
+	if len(files) > maxConflicts {
+		files, more = files[:maxConflicts], "\n…"
 	}
 	return "The work of the parts before this one was merged in your folder, and these files have conflicts, with git's markers " +
 		"(<<<<<<<). Resolve them first, so that the work of all parts is kept:\n" + strings.Join(files, "\n") + more

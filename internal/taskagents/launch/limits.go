@@ -22,4 +22,6 @@ const (
 	slotTimeout     = 15 * time.Second
 	minSlotInterval = 200 * time.Millisecond // first interval; it doubles up to maxSlotInterval
 	maxSlotInterval = 2 * time.Second
+	// maxConflicts is the number of files with conflicts that a prompt names.
+	maxConflicts = 50
 )

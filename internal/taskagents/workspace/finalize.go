@@ -188,7 +188,6 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 	if err != nil {
 		return forge.Pull{}, err
 	}
-	const maxBody, maxNames = 60 << 10, 50
 	p.Title = text.OneLine(secret.MaskTokens(p.Title))
 	p.Body, p.Head = secret.MaskTokens(p.Body), w.Branch
 	if p.Base == "" {

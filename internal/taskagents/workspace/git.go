@@ -260,10 +260,9 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 
 // checkRef fails with invalid_input and the given reason if name is not a valid branch name.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
-	const most = 200
 	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is not a name for a branch").With(reason,
-		"use letters, digits, hyphens and slashes, at most 200")
-	if name == "" || len(name) > most || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
+		"use letters, digits, hyphens and slashes, at maxBranchName 200")
+	if name == "" || len(name) > maxBranchName || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
 		return bad
 	}
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)

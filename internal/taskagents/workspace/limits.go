@@ -59,3 +59,15 @@ const maxListed = 1000
 const maxSubmodules = 64 // in one repository
 
 const maxLabel = 200 // bytes
+
+// maxBody bounds the text of a pull request.
+const maxBody = 60 << 10
+
+// maxNames bounds its labels, and its reviewers.
+const maxNames = 50
+
+// maxBranchName bounds the name of a branch.
+const maxBranchName = 200
+
+// maxScanned is the number of files or commits that one search for credentials has.
+const maxScanned = 500

@@ -91,9 +91,8 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 	if err := ctx.Err(); err != nil {
 		return capability.AsError(err)
 	}
-	const most = 500 // things in one command
 	half := len(things) / 2
-	if len(things) <= most {
+	if len(things) <= maxScanned {
 		result, err := diff(things)
 		if err != nil {
 			return err

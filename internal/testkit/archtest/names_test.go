@@ -59,7 +59,7 @@ func TestConstantsAreNamedByTheirKind(t *testing.T) {
 }
 
 // TestLimitsAreInLimitsGo holds the place of limits: in a package of several files, the constants whose
-// name is that of a limit, a default or a duration are in limits.go, where they can be read together. What
+// name is that of a limit, a default or a duration, also those of a function, are in limits.go, where they can be read together. What
 // holds on one system only is in that system's file.
 func TestLimitsAreInLimitsGo(t *testing.T) {
 	t.Parallel()
@@ -80,10 +80,10 @@ func TestLimitsAreInLimitsGo(t *testing.T) {
 			if err != nil {
 				t.Fatalf("parsing: %v", err)
 			}
-			for _, decl := range file.Decls {
-				group, ok := decl.(*ast.GenDecl)
+			ast.Inspect(file, func(n ast.Node) bool {
+				group, ok := n.(*ast.GenDecl)
 				if !ok || group.Tok != token.CONST {
-					continue
+					return true
 				}
 				for _, spec := range group.Specs {
 					values := spec.(*ast.ValueSpec)
@@ -97,7 +97,8 @@ func TestLimitsAreInLimitsGo(t *testing.T) {
 						}
 					}
 				}
-			}
+				return true
+			})
 		}
 	}
 	if found < 1000 {

@@ -271,7 +271,6 @@ func (p *progress) pass(m message, to func(capability.Chunk)) bool {
 
 // number returns a number of an object, and its spelling unless that is longer than a number needs.
 func number(object []byte, name string) (float64, string, error) {
-	const maxLiteral = 64
 	literal := string(member(object, name))
 	n, err := strconv.ParseFloat(literal, 64)
 	if err != nil {

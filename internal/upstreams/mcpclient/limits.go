@@ -70,4 +70,8 @@ const (
 	taskPollDelay    = time.Second
 	minTaskPollDelay = 20 * time.Millisecond
 	maxTaskPollDelay = 30 * time.Second
+	// maxLiteral is the length of a number up to which its spelling is kept.
+	maxLiteral = 64
+	// maxLongLine is what is kept of a line that is too long.
+	maxLongLine = 4 << 10
 )

@@ -302,14 +302,13 @@ func idIn(head []byte) (int64, bool) {
 // readLine reads a line without its line break. If it exceeds limit, readLine returns the
 // beginning, discards the rest, and whole is false. The caller owns the bytes.
 func readLine(in *bufio.Reader, limit int) (text []byte, whole bool, err error) {
-	const head = 4 << 10
 	long := false
 	for {
 		part, err := in.ReadSlice('\n')
 		if !long {
 			text = append(text, part...)
 			if len(text) > limit+1 {
-				text, long = append([]byte(nil), text[:head]...), true
+				text, long = append([]byte(nil), text[:maxLongLine]...), true
 			}
 		}
 		if err == nil {

@@ -139,11 +139,10 @@ func (e *Executor) do(ctx context.Context, r Request) (out Outcome, started bool
 }
 
 func (e *Executor) notFound(name string) error {
-	const most = 20
 	names := e.cfg.Functions.Names()
 	more := ""
-	if len(names) > most {
-		names, more = names[:most], ", …"
+	if len(names) > maxNamed {
+		names, more = names[:maxNamed], ", …"
 	}
 	return wire.Errorf(wire.ReasonFunctionNotFound, "there is no function %.200q on node '%s'; there are %s%s", name, e.cfg.Node,
 		strings.Join(names, ", "), more)

@@ -33,4 +33,6 @@ const (
 	DebounceDelay = 50 * time.Millisecond
 	// RefreshTimeout bounds one telling.
 	RefreshTimeout = 8 * time.Second
+	// maxNamed is the number of functions that an error names.
+	maxNamed = 20
 )
