@@ -21,6 +21,7 @@ const allowingHooks = `{"theme": "light", "hooks": {"PermissionRequest": [{"matc
 // asked keeps a session from starting. One that appears while the session runs is reported.
 func TestHooksThatAnswerForTheUser(t *testing.T) {
 	bin, _ := commands(t)
+	t.Parallel()
 	c := programs()[0]
 	if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {
 		t.Skip("Claude Code is not installed; run: make test-agents")
@@ -61,7 +62,9 @@ func TestHooksThatAnswerForTheUser(t *testing.T) {
 	ok(t, os.MkdirAll(filepath.Join(r.user, ".claude"), 0o700))
 	ok(t, os.WriteFile(filepath.Join(r.user, ".claude", "settings.json"), []byte(allowingHooks), 0o600))
 	s = r.until(t, s.ID, "it asks", func(s session) bool { return s.Status == "blocked" || s.CompletedTurns > 0 })
-	t.Logf("blocker %v", s.Blocker)
+	if s.Status != "blocked" || s.Blocker.Type != "permission" {
+		t.Errorf("the session is %+v, want it to ask before the hook answers", s)
+	}
 	s = r.until(t, s.ID, "the hook has answered", func(s session) bool { return s.CompletedTurns > 0 })
 	holds(t, dir, "ran.txt")
 	if !s.Elsewhere {
