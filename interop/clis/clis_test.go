@@ -26,6 +26,7 @@ type program struct {
 	yes, no                             string                       // labels of a question
 	questions, forms, plans             map[string]bool              // the modes in which the program offers the tool
 	three                               string                       // the third label of a dialog about a command
+	bigOver                             map[string]string            // modes in which 5 MB of output end the turn, and what is shown
 	presets                             bool                         // the presets are tried
 	sandboxed                           map[string]bool              // commands that write fail there unless it asks
 }
@@ -50,7 +51,7 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", bigOver: map[string]string{"structured": "the program ended the turn: max_tokens"}, checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
 			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},

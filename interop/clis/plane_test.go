@@ -149,6 +149,7 @@ type session struct {
 	ID, Status, Phase, Workdir, ResumeToken string
 	CompletedTurns                          int
 	Decisions, Notes                        []string
+	Elsewhere                               bool
 	ExitCode                                *int
 	Error                                   string
 	Blocker                                 *blocker
@@ -237,6 +238,12 @@ func (p *plane) gone(t *testing.T, id string) {
 		_, err := os.Stat(filepath.Join(p.home, "agents", "sessions", id))
 		return (s.Status == "stopped" || s.Status == "error") && os.IsNotExist(err)
 	})
+	p.noProcess(t, id)
+}
+
+// noProcess sees that no process of a session is left.
+func (p *plane) noProcess(t *testing.T, id string) {
+	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*/environ")
 	ok(t, err)
 	for _, path := range list {

@@ -291,6 +291,11 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *detect.File,
 	req Request, m meta,
 ) (sessions.Live, error) {
+	if file := programs.AnsweringHook(g.framework, a.cfg.Home, g.workdir); file != "" {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "tasks.spawn",
+			"%s has, or may have, a PermissionRequest hook, which would answer what the agent asks you", file).With("permission_hook",
+			"remove the hook from that file, or choose another program")
+	}
 	state := filepath.Join(a.folder(), id)
 	err := os.MkdirAll(state, 0o700)
 	if err == nil {

@@ -145,6 +145,10 @@ func (a *Agents) handleEvents(work context.Context) {
 			}
 		}
 		switch e.Type {
+		case sessions.Elsewhere:
+			a.cfg.Recorder.Permission(ctx, e.Session, e.Tool, permit.Decision{
+				Effect: permit.Allow, Category: programs.CategoryOf(g.framework, e.Tool), Rule: "answered elsewhere",
+			})
 		case sessions.TaskComplete:
 			a.completed(work, g, e)
 		case sessions.Message, sessions.Controlled: // a client continues the session

@@ -93,6 +93,9 @@ func (t *task) queueEvent(e sessions.Event) {
 	case sessions.Message, sessions.Controlled:
 		t.active = now
 		return
+	case sessions.Elsewhere:
+		t.c.tell(t.event("answered_elsewhere", e))
+		return
 	case sessions.BusyNow:
 		// The program works again after its turn or dialog.
 		delete(t.inbox, sessions.BlockedNow)

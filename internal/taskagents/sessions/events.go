@@ -29,6 +29,7 @@ const (
 	SubmitFailed  Type = "submit_failed"
 	Stall         Type = "stall"
 	Wedged        Type = "wedged"
+	Elsewhere     Type = "answered_elsewhere" // a tool ran because something else has answered its question
 	Used          Type = "usage"
 	Ended         Type = "stopped"
 	Failed        Type = "error"

@@ -132,7 +132,9 @@ type Info struct {
 	Queued       int             `json:"queued,omitempty"`  // messages that wait
 	Control      bool            `json:"control,omitempty"` // a user has control
 	Completed    int             `json:"completedTurns,omitempty"`
-	Seq          uint64          `json:"seq"` // number of its last event
+	// Elsewhere: the program did something that it had asked about before it received an answer.
+	Elsewhere bool   `json:"elsewhere,omitempty"`
+	Seq       uint64 `json:"seq"` // number of its last event
 }
 
 // Live reports whether the session has not ended.

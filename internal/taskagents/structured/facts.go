@@ -56,6 +56,10 @@ func (s *Session) told(t dialect.Told) {
 		s.question(t.Question)
 	case dialect.Withdrawn:
 		s.withdraw(t.Text)
+	case dialect.Elsewhere:
+		s.info.Elsewhere = true
+		s.print("! answered elsewhere: " + t.Tool + " ran without an answer of junctor")
+		s.emit(sessions.Event{Type: sessions.Elsewhere, Tool: t.Tool})
 	case dialect.Ended:
 		s.turnEnded(t)
 	case dialect.Declined:

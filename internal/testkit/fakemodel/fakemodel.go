@@ -35,6 +35,7 @@ type Step struct {
 	Call  *Call         // calls a tool of the program by name
 	Leave bool          // a command asks to leave the program's sandbox, where it has one
 	Fail  Failure       // answers with an error
+	Times int           // how many requests Fail is for, after which the next step counts; 0: all of them
 	Slow  time.Duration // waits before that, two minutes at most, or until the client has disconnected
 }
 
@@ -55,6 +56,7 @@ const (
 	Auth      Failure = "auth"       // 401
 	RateLimit Failure = "rate_limit" // 429
 	Billing   Failure = "billing"    // no money is left
+	Cut       Failure = "cut"        // the connection ends in the middle of the answer
 )
 
 // Script is the plays by their names. A step after the last is the last one again.
@@ -137,11 +139,20 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	play, n := m.find(req)
 	step := Step{Say: "Hello"}
 	if steps := m.script[play]; len(steps) > 0 {
+		if first := steps[0]; first.Times > 0 && len(m.Asked(play)) >= first.Times {
+			steps = steps[1:]
+		}
 		step = steps[min(n, len(steps)-1)]
 	}
 	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
+	}
+	if step.Fail == Cut {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: message_start\ndata: {\"type\":") // the rest never arrives
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
 	}
 	if step.Fail != "" {
 		status, doc := speak.failure(step.Fail)

@@ -388,6 +388,9 @@ func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {
 	default:
 		end.Phase = failed("unknown")
 	}
+	if end.Phase != detect.PhaseDone && end.Phase != detect.PhaseInterrupted && end.Text == "" {
+		end.Text = "the program ended the turn: " + text.ShortenBytes(r.Stop, maxLabel)
+	}
 	s.tell(end)
 	return s
 }

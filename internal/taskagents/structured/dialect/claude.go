@@ -19,7 +19,13 @@ type claude struct {
 	opening string // id of the request that opens the conversation; "" once it is open
 	cutting string // id of the last interrupt request
 	failed  string // error that the program reported in this turn
+	// Of this turn: the calls of tools by the ids of the questions about them, and the tools of withdrawn
+	// questions by the ids of their calls.
+	calls     map[string]toolCall
+	withdrawn map[string]string
 }
+
+type toolCall struct{ id, tool string }
 
 func (c *claude) control(request object) (id string, out []byte) {
 	c.next++
@@ -100,7 +106,11 @@ func (c *claude) HandleLine(line []byte) (Step, error) {
 	case "control_request":
 		return c.asked(m.RequestID, m.Request)
 	case "control_cancel_request":
-		return told(Told{Kind: Withdrawn, Text: text.ShortenBytes(string(m.RequestID), maxID)}), nil
+		id := text.ShortenBytes(string(m.RequestID), maxID)
+		if call, ok := c.calls[id]; ok {
+			c.withdrawn[call.id] = call.tool
+		}
+		return told(Told{Kind: Withdrawn, Text: id}), nil
 	case "system":
 		return c.system(m.Subtype, m.SessionID, m.Status), nil
 	case "assistant":
@@ -115,7 +125,11 @@ func (c *claude) HandleLine(line []byte) (Step, error) {
 		if ofHelper {
 			return Step{}, nil
 		}
-		return told(Told{Kind: Phase}), nil // a tool's result: the turn continues
+		s := told(Told{Kind: Phase}) // a tool's result: the turn continues
+		for _, tool := range c.ran(m.Message) {
+			s.tell(Told{Kind: Elsewhere, Tool: tool})
+		}
+		return s, nil
 	case "result":
 		return c.result(line)
 	case "stream_event", "keep_alive", "rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion":
@@ -124,6 +138,29 @@ func (c *claude) HandleLine(line []byte) (Step, error) {
 		return Step{}, errNoMessage
 	}
 	return told(Told{Kind: Unknown, Text: text.ShortenBytes(m.Type, maxLabel)}), nil
+}
+
+// ran returns the tools of withdrawn questions that a message has results of.
+func (c *claude) ran(message jsonx.Raw) (tools []string) {
+	var m struct {
+		Content []struct {
+			Type    string `json:"type"`
+			ID      string `json:"tool_use_id"`
+			IsError bool   `json:"is_error"`
+		} `json:"content"`
+	}
+	if len(c.withdrawn) == 0 || jsonx.Unmarshal(message, &m) != nil {
+		return nil
+	}
+	for _, part := range m.Content {
+		if tool, ok := c.withdrawn[part.ID]; ok && part.Type == "tool_result" {
+			delete(c.withdrawn, part.ID)
+			if !part.IsError {
+				tools = append(tools, tool)
+			}
+		}
+	}
+	return tools
 }
 
 func (c *claude) answered(response jsonx.Raw) (Step, error) {
@@ -163,6 +200,7 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 		Subtype     string    `json:"subtype"`
 		Tool        string    `json:"tool_name"`
 		Input       jsonx.Raw `json:"input"`
+		Call        string    `json:"tool_use_id"`
 		Description string    `json:"description"`
 		Reason      string    `json:"decision_reason"`
 	}
@@ -184,6 +222,9 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 		ID: string(id), Type: "permission", Tool: text.ShortenBytes(r.Tool, maxLabel), Input: json.RawMessage(r.Input), id: id, raw: r.Input,
 		Prompt:  text.ShortenBytes(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
 		Options: []Option{{Label: "Allow", Kind: "allow_once"}, {Label: "Deny", Kind: "reject_once"}},
+	}
+	if r.Call != "" && len(r.Call) <= maxID && len(c.calls) < maxCalls {
+		c.calls[string(id)] = toolCall{r.Call, q.Tool}
 	}
 	refuse := func(why string) (Step, error) {
 		q.Options = q.Options[1:]
@@ -348,6 +389,8 @@ func (c *claude) result(line []byte) (s Step, err error) {
 		end.Phase = failed(kind)
 	}
 	c.cutting, c.failed = "", ""
+	clear(c.calls)
+	clear(c.withdrawn)
 	s.tell(end)
 	return s, nil
 }

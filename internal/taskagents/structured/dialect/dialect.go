@@ -69,6 +69,7 @@ const (
 	Phase                 // Phase of the turn
 	Asked                 // Question
 	Withdrawn             // Text: the ID of a question that was withdrawn
+	Elsewhere             // Tool: it ran after its question was withdrawn, so something else has answered
 	Ended                 // Phase, Text: the turn has ended
 	Declined              // Text: the last request was refused
 	Spent                 // Usage
@@ -221,7 +222,7 @@ type Config struct {
 func New(c Config) (Dialect, error) {
 	switch programs.Of(c.Framework).Protocol {
 	case programs.StreamJSON:
-		return &claude{resume: c.Resume}, nil
+		return &claude{resume: c.Resume, calls: make(map[string]toolCall), withdrawn: make(map[string]string)}, nil
 	case programs.AppServer:
 		return &codex{cfg: c}, nil
 	case programs.ACP:

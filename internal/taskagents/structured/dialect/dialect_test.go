@@ -172,3 +172,29 @@ func TestTheLastMessageIsWhatATurnEndsWith(t *testing.T) {
 		t.Error("a text was said in the middle of a turn, for which the protocol has no way")
 	}
 }
+
+// TestAToolThatRanAfterItsQuestionWasWithdrawn: something else has answered, if the tool then worked.
+func TestAToolThatRanAfterItsQuestionWasWithdrawn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failed string
+		want   int
+	}{"it ran": {"false", 1}, "it was refused": {"true", 0}} {
+		d := opened(t, programs.Claude)
+		s := handleLine(t, d, `{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"t1","input":{"command":"ls"}}}`)
+		d.Answer(s.Told[0].Question, 1, "") // too late
+		handleLine(t, d, `{"type":"control_cancel_request","request_id":"r"}`)
+		result := `{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":` + c.failed + `}]}}`
+		got := 0
+		for range 2 { // it is reported once
+			for _, one := range handleLine(t, d, result).Told {
+				if one.Kind == dialect.Elsewhere && one.Tool == "Bash" {
+					got++
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: reported %d times as answered elsewhere, want %d", name, got, c.want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ const (
 	maxItems   = 16      // stored file changes
 	maxPaths   = 1_000   // files of one change
 	maxWaits   = 64      // requests without an answer
+	maxCalls   = 1_000   // calls of a turn that were asked about, whose results are watched
 	maxForm    = 8       // questions of a form; one with more is refused
 	maxShown   = 1 << 20 // bytes of a tool's input; one that is larger cannot be shown whole and is refused
 )

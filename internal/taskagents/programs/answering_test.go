@@ -1,0 +1,61 @@
+package programs_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+)
+
+// TestAnsweringHook: only files with a hook that answers for the user, or that may have one, count.
+func TestAnsweringHook(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text string
+		want bool
+	}{
+		"another hook":              {`{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}`, false},
+		"a hook that answers":       {`{"hooks": {"PermissionRequest": [{"hooks": [{"type": "command", "command": "true"}]}]}}`, true},
+		"an empty list":             {`{"hooks": {"PermissionRequest": []}}`, false},
+		"a rule with that name":     {`{"permissions": {"allow": ["PermissionRequest"]}}`, false},
+		"not JSON, without a hook":  {`{`, false},
+		"not JSON, with that event": {`{"hooks": {"PermissionRequest": [{}],}, // mine`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, dir := t.TempDir(), t.TempDir()
+			for _, path := range []string{
+				filepath.Join(home, ".claude", "settings.json"), filepath.Join(dir, ".claude", "settings.json"),
+				filepath.Join(dir, ".claude", "settings.local.json"),
+			} {
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatalf("making its folder: %v", err)
+				}
+				if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+					t.Fatalf("writing settings: %v", err)
+				}
+				want := ""
+				if c.want {
+					want = path
+				}
+				if got := programs.AnsweringHook(programs.Claude, home, dir); got != want {
+					t.Errorf("AnsweringHook = %q, want %q", got, want)
+				}
+				if got := programs.AnsweringHook(programs.Codex, home, dir); got != "" {
+					t.Errorf("AnsweringHook of Codex = %q, want none", got)
+				}
+				if err := os.Remove(path); err != nil {
+					t.Fatalf("removing settings: %v", err)
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, ".claude", "settings.json"), 0o700); err != nil {
+		t.Fatalf("making a folder in place of the file: %v", err)
+	}
+	if got := programs.AnsweringHook(programs.Claude, t.TempDir(), dir); got == "" {
+		t.Errorf("AnsweringHook of a file that cannot be read = %q, want the file", got)
+	}
+}
