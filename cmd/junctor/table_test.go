@@ -134,7 +134,7 @@ func TestAServerAtATerminalReportsWhatHappens(t *testing.T) {
 	if out, err := agent.CombinedOutput(); err == nil {
 		t.Errorf("an invocation without approval succeeded with %s, want approval_required", out)
 	}
-	s.until("approval         agent:local-agent asks for units", "see: junctor approvals show apr_")
+	s.until("approval         agent:local-agent asks for units/units", "see: junctor approvals show apr_")
 	id := strings.TrimSpace(h.run(t, "approvals", "list", "-q"))
 
 	list := h.sit(t, 80, 24, "", nil, "approvals", "list")

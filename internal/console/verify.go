@@ -61,7 +61,7 @@ func (v *verifications) locked(principal string) error {
 	}
 	return capability.Errorf(capability.CodeDenied, "console.verify",
 		"too many codes were wrong or asked for; decisions in the console are locked").
-		With("console_code_locked", "wait ten minutes, or decide with the command line; something may be driving your browser")
+		With("console_code_locked", fmt.Sprintf("wait %.0f minutes, or decide with the command line; something may be driving your browser", lockTTL.Minutes()))
 }
 
 // note adds a time to one of the lists, which keep those of lockTTL. It is called with the lock.

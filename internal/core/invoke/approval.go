@@ -129,7 +129,11 @@ func (r *run) summary(shown policy.Shown) string {
 	if r.inv.Principal.OnBehalfOf != "" {
 		who += ", for " + r.inv.Principal.OnBehalfOf + ","
 	}
-	what := text.Visible(fmt.Sprintf("%s asks for %s on %s", who, policy.NameOf(r.entry), r.entry.Key()))
+	what := fmt.Sprintf("%s asks for %s", who, policy.NameOf(r.entry))
+	if policy.ToolOf(r.entry) == "" { // otherwise the name begins with the server
+		what += " on " + string(r.entry.Key())
+	}
+	what = text.Visible(what)
 	if values := shown.String(); values != "" {
 		what += " " + values
 	}

@@ -73,9 +73,8 @@ func check(m *Member) error {
 		if len(l) > MaxLabel {
 			return bad("a label has %d bytes; %d are the most", len(l), MaxLabel)
 		}
-		if l = strings.TrimSpace(l); reservedLabel(l) && !slices.Contains(m.Granted, l) {
-			return capability.Errorf(capability.CodeDenied, "nodes.join", "the label %s is not granted to this node", l).With("denied",
-				"labels of users and tenants come with the node's token")
+		if err := permitLabel(l, m.Granted); err != nil {
+			return err
 		}
 	}
 	seen := make(map[string]bool, len(m.Functions))
@@ -86,22 +85,6 @@ func check(m *Member) error {
 		seen[m.Functions[i].Name] = true
 	}
 	return nil
-}
-
-// reservedLabel reports whether a label determines who may call the node.
-func reservedLabel(l string) bool {
-	return strings.HasPrefix(l, "user:") || strings.HasPrefix(l, "tenant:")
-}
-
-// RejectedLabels returns the reserved labels of a list that are not granted. A gateway
-// removes them before the node joins, and reports them to it.
-func RejectedLabels(labels, granted []string) (rejected []string) {
-	for _, l := range cmp.Words(labels) {
-		if reservedLabel(l) && !slices.Contains(granted, l) {
-			rejected = append(rejected, l)
-		}
-	}
-	return rejected
 }
 
 // Propose returns the record that admits a node, with an epoch above all others in this

@@ -72,7 +72,7 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 	return fault(capability.CodeFailed, "the model service does not want the request", said, "model_refused")
 }
 
-// pause parses a Retry-After header in seconds. Dates and invalid values result in 0.
+// delay parses a Retry-After header in seconds. Dates and invalid values result in 0.
 func delay(header string) time.Duration {
 	n, err := strconv.Atoi(strings.TrimSpace(header))
 	if err != nil || n < 0 || n > 86400 {
