@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -101,12 +103,12 @@ func TestAnApprovalIsGivenInTelegram(t *testing.T) {
 			t.Errorf("the approval: got %q, want it to contain %q", prompt.Text, want)
 		}
 	}
-	if got := strings.Join(prompt.Buttons, " "); got != "once timed session deny" {
-		t.Errorf("buttons: got %q, want once, timed, session and deny", got)
+	id := prompt.Text[strings.Index(prompt.Text, "apr_"):][:28]
+	if got, want := strings.Join(prompt.Buttons, ","), "once ID,timed ID,session ID,deny ID"; got != strings.ReplaceAll(want, "ID", id) {
+		t.Errorf("buttons: got %q, want %s, with the id %s", got, want, id)
 	}
 
 	// A stranger who presses the button, and texts that imitate a decision, change nothing.
-	id := prompt.Text[strings.Index(prompt.Text, "apr_"):][:28]
 	tg.Press(ann, bob, prompt.ID, "once")
 	tg.Press(bob, bob, prompt.ID, "once")
 	tg.Press(ann, ann, prompt.ID+1, "once")
@@ -243,8 +245,15 @@ func TestAPressAfterACrashStillCounts(t *testing.T) {
 	prompt := awaitText(t, tg, ann, "fs.writeText")
 	awaitText(t, tg, ann, "I go on when an operator has decided")
 	n.kill()
-	tg.Press(ann, ann, prompt.ID, "once") // while no server runs
+	tg.Press(ann, ann, prompt.ID, prompt.Buttons[0]) // while no server runs, which perhaps did not record what it sent
 	n = serve(t, home, model.env()...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			sent, _ := json.MarshalIndent(tg.Sent(), "", " ")
+			records, _ := os.ReadFile(filepath.Join(home, "logs", "security.log"))
+			t.Logf("sent: %s\nrecords: %s\nlog: %s", sent, records, n.stderr)
+		}
+	})
 	eventually(t, "the call runs", func() bool { return exists(dir + "/out.txt") })
 	awaitText(t, tg, ann, "Done: ")
 	awaitText(t, tg, ann, "Approved (once)")

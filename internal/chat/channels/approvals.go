@@ -132,6 +132,9 @@ func (h *Hub) prompt(ctx context.Context, a policy.Approval) {
 		if c.kind.NoButtons && !a.Waits() {
 			said, list = said+"\n"+decideLine(a.ID, c.kind.command("approve"), list), nil
 		}
+		for i := range list {
+			list[i].Data += " " + a.ID
+		}
 		op.Key, op.File, op.Text, op.Buttons = promptKey(a.ID, p.User), nil, said, list
 		if err := h.queue(ctx, p.Ref, op, a.ID); err != nil {
 			h.cfg.Logger.Warn("an approval is not shown", "approval", a.ID, "channel", p.String(), "err", err)
@@ -224,8 +227,8 @@ func approvalMessage(a policy.Approval, input []byte, approve string, typed bool
 	return b.String(), &File{Name: a.ID + ".json", Size: int64(len(input)), Data: input}
 }
 
-// buttons returns the buttons of an approval. Their data name a decision, and the message names the
-// approval.
+// buttons returns the buttons of an approval. Their data name a decision; the id of the approval
+// follows in what is sent.
 func buttons(a policy.Approval) (list []Button) {
 	if a.Waits() {
 		for _, ch := range a.Shown.Choices {
@@ -292,12 +295,16 @@ func outcome(a policy.Approval) string {
 // pressed handles a press of a button. It counts only from the person to whom the message was sent.
 func (h *Hub) pressed(ctx context.Context, c *connection, r Received, p Person, who capability.Principal) error {
 	u := r.Update
+	data, approval, named := strings.Cut(u.Data, " ") // buttons of earlier versions name no approval
 	s, err := h.cfg.Store.ShownAs(ctx, c.account.Ref, u.Conversation, u.Message)
 	if capability.CodeOf(err) == capability.CodeNotFound { // a press may be faster than the record of the message
 		c.flushed(ctx, u.Conversation)
 		s, err = h.cfg.Store.ShownAs(ctx, c.account.Ref, u.Conversation, u.Message)
 	}
-	if capability.CodeOf(err) == capability.CodeNotFound {
+	if capability.CodeOf(err) == capability.CodeNotFound && named {
+		s, err = h.provedByPress(ctx, c, u, approval)
+	}
+	if capability.CodeOf(err) == capability.CodeNotFound || err == nil && named && approval != s.About {
 		return c.refuse(ctx, r, refusal("unknown_button", "this button belongs to no approval"))
 	}
 	if err != nil {
@@ -306,8 +313,8 @@ func (h *Hub) pressed(ctx context.Context, c *connection, r Received, p Person, 
 	if s.Op.Key != promptKey(s.About, u.User) {
 		return c.refuse(ctx, r, refusal("not_yours", "this button was sent to another person"))
 	}
-	reply := policy.Reply{Decision: policy.Decision(u.Data)}
-	if n, ok := strings.CutPrefix(u.Data, "choice:"); ok {
+	reply := policy.Reply{Decision: policy.Decision(data)}
+	if n, ok := strings.CutPrefix(data, "choice:"); ok {
 		reply = policy.Reply{Text: n}
 	}
 	said, done := h.decide(ctx, c, p, who, s.About, reply, "")
@@ -316,6 +323,23 @@ func (h *Hub) pressed(ctx context.Context, c *connection, r Received, p Person, 
 		return nil // the message shows it
 	}
 	return c.answer(ctx, r, said)
+}
+
+// provedByPress returns the send of an approval to a person whose outcome is unknown, because a
+// process ended while it sent. The person's press proves that it arrived, and as which message.
+func (h *Hub) provedByPress(ctx context.Context, c *connection, u Update, approval string) (Send, error) {
+	list, err := h.cfg.Store.Shown(ctx, approval)
+	if err != nil {
+		return Send{}, err
+	}
+	for _, s := range list {
+		if s.Ref != c.account.Ref || s.State != SendUnknown || s.Op.Conversation != u.Conversation || s.Op.Key != promptKey(approval, u.User) {
+			continue
+		}
+		s.State, s.ServiceID, s.Error = SendDone, u.Message, nil
+		return s, h.cfg.Store.SaveSend(ctx, s, h.cfg.Now())
+	}
+	return Send{}, capability.Errorf(capability.CodeNotFound, "channels", "no message shows the approval %.64q", approval)
 }
 
 // approve handles /approve ID DECISION [CODE], and lists what waits without an id. For a program

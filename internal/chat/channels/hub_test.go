@@ -550,6 +550,54 @@ func TestDecisionsDoNotWaitForCommandsOfOthers(t *testing.T) {
 	})
 }
 
+// TestAPressProvesThatItsMessageArrived cuts the answer to the message of an approval: the service shows
+// it, and the hub does not know as which message. Only its own button counts.
+func TestAPressProvesThatItsMessageArrived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(nil)
+	r.pair(1, capability.RoleOperator)
+	r.pair(2, capability.RoleOperator)
+	r.tg.Fail(func(method string, _ int) faketelegram.Fault {
+		return faketelegram.Fault{Cut: method == "sendMessage"}
+	})
+	a := r.ask("write", capability.EffectWrite, `{"text":"x"}`)
+	prompt := func(chat int64) (m faketelegram.Message) {
+		t.Helper()
+		r.eventually("the approval is shown", func() bool {
+			i := slices.IndexFunc(r.tg.Sent(), func(m faketelegram.Message) bool { return m.Chat == chat && len(m.Buttons) > 0 })
+			if i >= 0 {
+				m = r.tg.Sent()[i]
+			}
+			return i >= 0
+		})
+		return m
+	}
+	m, others := prompt(1), prompt(2)
+	r.eventually("both outcomes are unknown", func() bool {
+		list, err := r.cfg.Store.Shown(t.Context(), a.ID)
+		return err == nil && len(list) == 2 && list[0].State == channels.SendUnknown && list[1].State == channels.SendUnknown
+	})
+	r.tg.Fail(nil)
+	for i, press := range []struct {
+		user int64
+		data string
+	}{{1, "once"}, {1, "once apr_0123456789abcdef01234567"}, {2, "once " + a.ID}} {
+		chat, message := int64(1), m.ID
+		r.tg.Press(chat, press.user, message, press.data)
+		r.eventually(fmt.Sprintf("press %d is refused", i), func() bool { return len(r.refusals()) == i+1 })
+	}
+	r.tg.Press(1, 1, m.ID, m.Buttons[0])
+	r.eventually("the approval is given", func() bool {
+		got, err := r.policy.Approval(t.Context(), a.ID)
+		return err == nil && got.State == policy.ApprovalApproved && got.DecidedBy == "operator:telegram.work.1"
+	})
+	r.tg.Press(2, 2, others.ID, others.Buttons[0])
+	r.eventually("a later press is answered", func() bool {
+		return slices.ContainsFunc(r.tg.Acks(), func(s string) bool { return strings.Contains(s, "Approved") })
+	})
+}
+
 // TestDecisionsByMessage covers long inputs, codes, choices of programs, and expired approvals.
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
@@ -618,8 +666,8 @@ func TestDecisionsByMessage(t *testing.T) {
 
 	// What was not shown whole cannot be approved here.
 	huge := ask("huge", capability.EffectWrite, `{"text":"`+strings.Repeat("x", 2<<20)+`"}`)
-	if m = shown(huge.ID); strings.Join(m.Buttons, " ") != "deny" {
-		t.Errorf("buttons of an input that is too long: got %v, want deny", m.Buttons)
+	if m = shown(huge.ID); strings.Join(m.Buttons, ",") != "deny "+huge.ID {
+		t.Errorf("buttons of an input that is too long: got %q, want deny with the approval", m.Buttons)
 	}
 	r.tg.Write(1, 1, "/approve "+huge.ID+" once")
 	said("is not shown here whole")
