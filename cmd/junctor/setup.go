@@ -91,7 +91,8 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	}
 	nothing := false
 	if home, err := a.findHome(); o.undo && err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
-		nothing = !hasSetups(home) // then a preview's server is enough to find that out
+		finished, interrupted := setups(home)
+		nothing = finished+interrupted == 0 // then a preview's server is enough to find that out
 	}
 	local, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing)
 	if err != nil {
@@ -131,8 +132,10 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if unit != nil {
 		return a.removeService(ctx, unit)
 	}
-	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" && !hasSetups(home) {
-		return a.stopBackground(ctx)
+	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
+		if finished, _ := setups(home); finished == 0 {
+			return a.stopBackground(ctx)
+		}
 	}
 	return nil
 }
