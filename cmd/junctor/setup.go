@@ -30,6 +30,7 @@ type setupOptions struct {
 	move                       []string
 	folder                     string         // of the project in which the command runs
 	local                      *setup.Service // if not nil, it previews without a server
+	done                       []string       // clients that were connected, undone or shown
 }
 
 func (a *app) setupCommand() *cobra.Command {
@@ -49,6 +50,7 @@ was never used.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
   junctor setup --yes --move '*'
+  junctor setup --undo --dry-run
   junctor setup --undo --client claude`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), o) },
 	}
@@ -58,7 +60,7 @@ was never used.`,
 	f.BoolVar(&o.keep, "no-move", false, "leave the clients' servers where they are, without asking")
 	f.BoolVar(&o.undo, "undo", false, "restore the clients' files, and remove the servers that moved")
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
-	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting would make, and make none")
+	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting or --undo would make, and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
 	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
@@ -66,10 +68,6 @@ was never used.`,
 }
 
 func (a *app) setup(ctx context.Context, o setupOptions) error {
-	if o.undo && o.dry {
-		return capability.Errorf(capability.CodeInvalidInput, "setup",
-			"an undo cannot be shown before it is made: give --undo or --dry-run, not both")
-	}
 	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
 		return capability.Errorf(capability.CodeInvalidInput, "setup",
 			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
@@ -92,7 +90,7 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	nothing := false
 	if home, err := a.findHome(); o.undo && err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
 		finished, interrupted := setups(home)
-		nothing = finished+interrupted == 0 // then a preview's server is enough to find that out
+		nothing = o.dry || finished+interrupted == 0 // then the records of the home are enough
 	}
 	local, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing)
 	if err != nil {
@@ -129,8 +127,14 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if err := a.setupClients(ctx, chosen, o); err != nil || !o.undo {
 		return err
 	}
-	if unit != nil {
+	switch {
+	case unit != nil && o.dry && !a.json:
+		a.printf("The service would be stopped, and %s removed.\n", plainText(unit.unit))
+	case unit != nil && !o.dry:
 		return a.removeService(ctx, unit)
+	}
+	if o.dry {
+		return nil
 	}
 	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
 		if finished, _ := setups(home); finished == 0 {
@@ -179,7 +183,7 @@ func (a *app) setupClients(ctx context.Context, chosen []setupserve.Status, o se
 			fmt.Fprintf(a.stderr, "%s: %s\n", s.Title, plainText(capability.AsError(err).Message))
 			failures = append(failures, err)
 		} else if done != nil {
-			results = append(results, *done)
+			results, o.done = append(results, *done), append(o.done, s.Name)
 		}
 	}
 	if a.json {
@@ -212,6 +216,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	if o.undo {
 		if !s.SetUp && !named {
 			return nil, nil
+		}
+		if o.dry {
+			return a.previewUndo(ctx, s, o)
 		}
 		return a.undoClient(ctx, s, o.local)
 	}
@@ -370,6 +377,32 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status, local *setup.
 		a.printf("\n")
 	}
 	return &done, nil
+}
+
+// previewUndo prints what an undo of a client would do, after those that were shown.
+func (a *app) previewUndo(ctx context.Context, s setupserve.Status, o setupOptions) (*setupserve.Result, error) {
+	var out setupserve.Result
+	var err error
+	if o.local != nil {
+		out, err = o.local.PreviewUndo(s.Name, o.done)
+	} else {
+		err = a.do(ctx, http.MethodGet, "/api/v1/clients/"+url.PathEscape(s.Name)+"/undo?"+url.Values{"after": o.done}.Encode(), nil, &out)
+	}
+	if err != nil || a.json {
+		return &out, err
+	}
+	a.printf("%s, %s:\n%s\n", s.Title, plainText(out.File), strings.TrimRight(plainLines(out.Difference), "\n"))
+	if len(out.Removed) > 0 {
+		a.printf("  would be removed from junctor: %s\n", plainText(strings.Join(out.Removed, ", ")))
+	}
+	if len(out.Secrets) > 0 {
+		a.printf("  with the secrets: %s\n", plainText(strings.Join(out.Secrets, ", ")))
+	}
+	for _, upstream := range slices.Sorted(maps.Keys(out.Kept)) {
+		a.printf("  would stay in junctor: %s, which %s uses\n", plainText(upstream), out.Kept[upstream])
+	}
+	a.printf("  the token of agent:%s would end; rules about it and its servers stay: junctor policy list\n\n", s.Name)
+	return &out, nil
 }
 
 // previewClient returns what connecting a client would do; local is nil if a server runs.

@@ -127,7 +127,8 @@ func servesHome(home string, pid int) (bool, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxLock))
 	if holder := strings.TrimSpace(string(text)); err != nil || holder != strconv.Itoa(pid) || !hasOpen(pid, f) {
-		return false, capability.Errorf(capability.CodeConflict, "home", "a server holds the home %s, and process %d of this machine is not it", home, pid).
+		return false, capability.Errorf(capability.CodeConflict, "home",
+			"a server holds the home %s, and process %d of this machine is not it", home, pid).
 			With("home_locked", "try again if it is just starting; stop one in a container with its engine")
 	}
 	return true, nil

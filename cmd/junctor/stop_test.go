@@ -69,14 +69,16 @@ func TestStopEndsOnlyTheServerOfTheHome(t *testing.T) {
 	}
 	h, line := servedHome(t)
 	h.env = []string{"JUNCTOR_URL=" + otherLine.URL, "JUNCTOR_TOKEN=" + strings.TrimSpace(string(token))}
-	if out, err := h.command(t, "--server", otherLine.URL, "stop").CombinedOutput(); err == nil || !strings.Contains(string(out), "leave --server out") {
+	out, err := h.command(t, "--server", otherLine.URL, "stop").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "leave --server out") {
 		t.Errorf("stop --server: got %v, %s; want a refusal that mentions --server", err, out)
 	}
 
 	pid, lives := bystander(t) // a server runs, and its file names another process
 	replaceLine(t, h, line, pid)
-	if out, err := h.command(t, "stop").CombinedOutput(); err == nil || !strings.Contains(string(out), "is not it") || !lives() {
-		t.Errorf("stop with the process of another program: got %v, %s (process lives: %t); want a refusal, and the process alive", err, out, lives())
+	out, err = h.command(t, "stop").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is not it") || !lives() {
+		t.Errorf("stop with another program's process: got %v, %s (it lives: %t); want a refusal, and the process alive", err, out, lives())
 	}
 
 	replaceLine(t, h, line, line.PID)

@@ -556,34 +556,89 @@ func valuesOf(now clients.Config) (values []string) {
 
 // Disconnect implements setupserve.Clients.
 func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name string) (setupserve.Result, error) {
-	c, err := clients.Find(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, r, err := s.setUp(name)
 	if err != nil {
 		return setupserve.Result{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.record(name)
-	if err != nil && !exists(s.journal(name)) {
-		return setupserve.Result{}, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", c.Title).
-			With("client_not_set_up", "see the clients with: junctor setup --list")
-	}
-	r.Client = name
-	file := cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
-	before, _ := c.Read(file) // only for the difference
+	before, _ := c.Read(r.File) // only for the difference
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
-	now, err := c.Read(file)
+	now, err := c.Read(r.File)
 	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
-		if err := hostfs.RewriteFile(target(file), rest); err != nil {
-			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
+		if err := hostfs.RewriteFile(target(r.File), rest); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", r.File+" cannot be changed", err)
 		}
 	}
-	after, _ := c.Read(file)
+	after, _ := c.Read(r.File)
 	return setupserve.Result{
-		Client: name, File: file, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
+		Client: name, File: r.File, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
 		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(after)...)).Mask(clients.Difference(before.Text, after.Text)),
 	}, nil
+}
+
+// PreviewUndo implements setupserve.Clients.
+func (s *Service) PreviewUndo(name string, after []string) (setupserve.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, r, err := s.setUp(name)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	before, err := c.Read(r.File)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	text, gone, err := overlay.PreviewUndo(s.journal(name), before.Text)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	var then clients.Config
+	if !gone {
+		then, err = c.Parse(r.File, text)
+		if rest, ok := c.RemoveEntry(text); ok && err == nil && then.Connected && !r.WasConnected {
+			text = rest
+		}
+	}
+	out := setupserve.Result{
+		Client: name, File: r.File, Moved: r.Servers,
+		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(then)...)).Mask(clients.Difference(before.Text, text)),
+	}
+	records := s.records()
+	records[name] = r
+	for _, client := range append(slices.Clone(after), name) {
+		out.Removed, out.Secrets, out.Kept = nil, nil, map[string]string{}
+		r := records[client]
+		delete(records, client)
+		for _, upstream := range r.Added {
+			if other, ok := userOf(records, upstream); ok {
+				records[other.Client] = r.hand(other, upstream)
+				user, _ := clients.Find(other.Client)
+				out.Kept[upstream] = user.Title
+				continue
+			}
+			out.Removed, out.Secrets = append(out.Removed, upstream), append(out.Secrets, r.secretsOf(upstream)...)
+		}
+	}
+	return out, nil
+}
+
+// setUp returns a client and the record of its setup, which may have been interrupted. Error: not_found,
+// reason client_not_set_up.
+func (s *Service) setUp(name string) (clients.Client, record, error) {
+	c, err := clients.Find(name)
+	if err != nil {
+		return c, record{}, err
+	}
+	r, err := s.record(name)
+	if err != nil && !exists(s.journal(name)) {
+		return c, r, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", c.Title).
+			With("client_not_set_up", "see the clients with: junctor setup --list")
+	}
+	r.Client, r.File = name, cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
+	return c, r, nil
 }
 
 // takeBack removes what a setup created: the upstreams that no other client uses, their secrets,
@@ -591,10 +646,12 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 // the client's file is right already.
 func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	ctx = context.WithoutCancel(ctx)
+	records := s.records()
+	delete(records, r.Client)
 	for _, name := range r.Added {
-		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
-			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, r.secretsOf(name)...)
-			if err := s.save(other); err != nil {
+		if other, ok := userOf(records, name); ok { // that client's undo removes it
+			records[other.Client] = r.hand(other, name)
+			if err := s.save(records[other.Client]); err != nil {
 				s.cfg.Logger.Warn("record of a client not written", "client", other.Client, "err", err)
 			}
 			continue
@@ -616,6 +673,13 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 	_ = os.Remove(s.tokenFile(r.Client))
 	_ = os.Remove(s.recordFile(r.Client))
 	return removed
+}
+
+// hand returns the record of another client with an upstream of r, whose undo then removes it.
+func (r record) hand(other record, upstream string) record {
+	other.Added = append(slices.Clone(other.Added), upstream)
+	other.Secrets = append(slices.Clone(other.Secrets), r.secretsOf(upstream)...)
+	return other
 }
 
 // secretsOf returns the secrets that were created for one of the added upstreams: those that begin
@@ -653,17 +717,23 @@ func (s *Service) release(upstream string) error {
 	return nil
 }
 
-// usedElsewhere returns the record of another client whose servers include the upstream.
-func (s *Service) usedElsewhere(client, upstream string) (record, bool) {
+// records returns the records of all clients, by client.
+func (s *Service) records() map[string]record {
+	all := make(map[string]record)
 	for _, c := range clients.All() {
-		if c.Name == client {
-			continue
-		}
 		if r, err := s.record(c.Name); err == nil {
-			for _, name := range r.Servers {
-				if name == upstream {
-					return r, true
-				}
+			all[c.Name] = r
+		}
+	}
+	return all
+}
+
+// userOf returns the first record whose servers include the upstream.
+func userOf(records map[string]record, upstream string) (record, bool) {
+	for _, c := range clients.All() {
+		for _, name := range records[c.Name].Servers {
+			if name == upstream {
+				return records[c.Name], true
 			}
 		}
 	}

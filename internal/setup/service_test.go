@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -95,6 +96,23 @@ func (r *rig) start(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Disconnect undoes a setup. It fails if the preview shows anything else than what is done.
+func (r *rig) Disconnect(ctx context.Context, by capability.Principal, name string) (setupserve.Result, error) {
+	shown, failed := r.PreviewUndo(name, nil)
+	done, err := r.Service.Disconnect(ctx, by, name)
+	if capability.CodeOf(failed) != capability.CodeOf(err) {
+		return done, fmt.Errorf("the preview of the undo: got %w, want %w", failed, err)
+	}
+	type part struct {
+		Difference string
+		Removed    []string
+	}
+	if d := cmp.Diff(part{done.Difference, done.Removed}, part{shown.Difference, shown.Removed}); err == nil && d != "" {
+		return done, fmt.Errorf("the preview of the undo differs from what was done (-done +shown):\n%s", d)
+	}
+	return done, err
 }
 
 func (r *rig) write(t *testing.T, name, text string) string {

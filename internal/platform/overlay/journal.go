@@ -83,19 +83,10 @@ func (j *journalFile) add(e entry) error {
 // the journal, returns the errors joined, and may be called again. It leaves things that were
 // changed since, such as a link in place of a file, or another value.
 func Undo(ctx context.Context, journal string) error {
-	data, err := os.ReadFile(journal)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	entries, err := readJournal(journal)
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+		return err
 	}
-	entries, err := decodeEntries(data)
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
-			With("overlay_journal", "look into it: each line says what was changed and what was there before")
-	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return takenFirst(a) - takenFirst(b) })
 	var all []error
 	for _, e := range slices.Backward(entries) {
 		if err := e.undo(ctx, journal); err != nil {
@@ -109,6 +100,44 @@ func Undo(ctx context.Context, journal string) error {
 		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be removed", err)
 	}
 	return nil
+}
+
+// PreviewUndo returns the content that a file would have after an undo, and whether it would be removed.
+// The changes in the journal must all be of kind Merge, Block, Cut or Insert and of this file.
+func PreviewUndo(journal string, text []byte) (after []byte, removed bool, err error) {
+	entries, err := readJournal(journal)
+	if err != nil || text == nil {
+		return text, false, err
+	}
+	for _, e := range slices.Backward(entries) {
+		switch e.Kind {
+		case Merge, Block, Cut, Insert:
+			if text, removed, err = e.reverted(text); err != nil || removed {
+				return nil, removed, err
+			}
+		case Folder, Private, Link, madeFolders:
+		}
+	}
+	return text, false, nil
+}
+
+// readJournal returns the changes in a journal, in the order in which they were made. Without a journal
+// they are none.
+func readJournal(journal string) ([]entry, error) {
+	data, err := os.ReadFile(journal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+	}
+	entries, err := decodeEntries(data)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
+			With("overlay_journal", "look into it: each line says what was changed and what was there before")
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return takenFirst(a) - takenFirst(b) })
+	return entries, nil
 }
 
 func takenFirst(e entry) int {
@@ -249,31 +278,39 @@ func (e *entry) undoShared(ctx context.Context, p *place, journal string) error 
 			return err
 		}
 	}
-	var want []byte
+	want, gone, err := e.reverted(now.data)
 	switch {
-	case digest(now.data) == e.After:
-		want = e.Before
-	case e.Kind == Block:
-		want = e.Block.removeFrom(now.data)
-	case e.Kind == Cut:
-		want = uncut(now.data, e.Anchor, []byte(e.Text))
-	case e.Kind == Insert:
-		want = now.data
-		if bytes.Count(want, []byte(e.Text)) == 1 {
-			want = bytes.Replace(want, []byte(e.Text), nil, 1)
-		}
-	default:
-		if want, err = takeBack(now.data, e.Edits, e.Done); err != nil {
-			return err
-		}
-	}
-	switch {
-	case !e.Existed && e.Kind == Merge && isEmptyObject(want), !e.Existed && len(want) == 0:
+	case err != nil:
+		return err
+	case gone:
 		return p.root.Remove(p.rel)
 	case bytes.Equal(want, now.data):
 		return nil
 	}
 	return p.replace(want, now)
+}
+
+// reverted returns the content of a shared file without the session's change, and whether the file
+// is to be removed, because the session created it and nothing else is left.
+func (e *entry) reverted(now []byte) (want []byte, gone bool, err error) {
+	switch {
+	case digest(now) == e.After:
+		want = e.Before
+	case e.Kind == Block:
+		want = e.Block.removeFrom(now)
+	case e.Kind == Cut:
+		want = uncut(now, e.Anchor, []byte(e.Text))
+	case e.Kind == Insert:
+		want = now
+		if bytes.Count(want, []byte(e.Text)) == 1 {
+			want = bytes.Replace(want, []byte(e.Text), nil, 1)
+		}
+	default:
+		if want, err = takeBack(now, e.Edits, e.Done); err != nil {
+			return nil, false, err
+		}
+	}
+	return want, !e.Existed && (e.Kind == Merge && isEmptyObject(want) || len(want) == 0), nil
 }
 
 // behind returns doc with text behind the line anchor. ok is false unless that occurs exactly once.

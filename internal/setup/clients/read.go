@@ -52,6 +52,11 @@ func (c Client) Read(file string) (Config, error) {
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
 	}
+	return c.Parse(file, text)
+}
+
+// Parse reads the text of a configuration file. Error: as of Read.
+func (c Client) Parse(file string, text []byte) (Config, error) {
 	out, err := c.parse(text)
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
