@@ -299,7 +299,7 @@ func (e *entry) reverted(now []byte) (want []byte, gone bool, err error) {
 	case e.Kind == Block:
 		want = e.Block.removeFrom(now)
 	case e.Kind == Cut:
-		want = uncut(now, e.Anchor, []byte(e.Text))
+		want = e.uncut(now)
 	case e.Kind == Insert:
 		want = now
 		if bytes.Count(want, []byte(e.Text)) == 1 {
@@ -347,11 +347,17 @@ func reindent(text, rest string) string {
 	return out.String()
 }
 
-// uncut puts text back into a changed file, behind the line anchor or at the end, unless it is there
-// again.
-func uncut(doc []byte, anchor string, text []byte) []byte {
+// uncut puts the text of a Cut back into a changed file, behind the line Anchor, before the header of the
+// table that followed it, or at the end, unless it is there again.
+func (e *entry) uncut(doc []byte) []byte {
+	anchor, text := e.Anchor, []byte(e.Text)
 	if bytes.Contains(doc, bytes.TrimSpace(text)) {
 		return doc
+	}
+	if _, tail, ok := bytes.Cut(e.Before, text); ok && anchor == "" {
+		if out, ok := before(doc, tail, text); ok {
+			return out
+		}
 	}
 	if _, rest, ok := bytes.Cut(doc, []byte(anchor)); ok && anchor != "" {
 		if out, ok := behind(doc, anchor, reindent(string(text), string(rest))); ok {
@@ -368,4 +374,23 @@ func uncut(doc []byte, anchor string, text []byte) []byte {
 		doc = append(doc, '\n')
 	}
 	return append(doc, text...)
+}
+
+// before returns doc with text before the line with which tail begins, which must be the header of a TOML
+// table. ok is false unless doc has that line exactly once.
+func before(doc, tail, text []byte) (out []byte, ok bool) {
+	header, _, _ := bytes.Cut(tail, []byte("\n"))
+	if !bytes.HasPrefix(header, []byte("[")) {
+		return nil, false
+	}
+	for line := range bytes.Lines(doc) {
+		if mark(line) == mark(header) {
+			if ok {
+				return nil, false
+			}
+			out, ok = append(out, text...), true
+		}
+		out = append(out, line...)
+	}
+	return out, ok
 }

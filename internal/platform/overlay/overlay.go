@@ -37,7 +37,8 @@ const (
 	// accepted and stay.
 	Merge Kind = "merge"
 	// Cut removes Text, which must occur exactly once, from a text file. Undo puts it back in
-	// its place or, if the file was changed since, behind the line Anchor, or else at the end.
+	// its place or, if the file was changed since, behind the line Anchor, before the table of TOML
+	// that followed it, or else at the end.
 	Cut Kind = "cut"
 	// Insert puts Text behind the line Anchor, which must occur exactly once, in a text file.
 	// Undo removes it.

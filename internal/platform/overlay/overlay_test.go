@@ -459,3 +459,54 @@ func TestLinesComeBackBehindTheirAnchor(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedMembersComeBackInTheirOrder holds the undo in files that were changed since.
+func TestRemovedMembersComeBackInTheirOrder(t *testing.T) {
+	t.Parallel()
+	remove := func(name string) overlay.Edit { return overlay.Edit{Keys: []string{"s", name}, Remove: true} }
+	table := func(name string) overlay.Change { return overlay.Change{Kind: overlay.Cut, Text: "[" + name + "]\nx = 1\n"} }
+	merge := overlay.Change{Kind: overlay.Merge, Edits: []overlay.Edit{set("0", "s", "own"), remove("a"), remove("b"), remove("c")}}
+	const three = `{"s": {"c": 1, "a": 2, "b": 3}}`
+	for _, tt := range []struct {
+		name, before, now, want string
+		changes                 []overlay.Change
+	}{
+		{"all of them", three, `{"n": 1, "s": {"own": 0}}`, `{"n": 1, "s": {"c": 1, "a": 2, "b": 3}}`, []overlay.Change{merge}},
+		{
+			"beside one that stays", `{"s": {"c": 1, "z": 9, "a": 2, "b": 3, "y": 8}}`, `{"s":{"z":9,"new":7,"y":8,"own":0},"n":1}`,
+			`{"s":{"c":1,"z":9,"a":2,"b":3,"new":7,"y":8},"n":1}`, []overlay.Change{merge},
+		},
+		{
+			"on lines", "{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3\n  }\n}\n",
+			"{\n  \"s\": {\n    \"own\": 0,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n",
+			"{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n", []overlay.Change{merge},
+		},
+		{
+			"one that is there again", three, `{"s": {"own": 0, "a": 5}}`, `{"s": {"c": 1, "a": 5, "b": 3}}`, []overlay.Change{merge},
+		},
+		{
+			"tables", "k = 1\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n", "k = 2\n[new]\n[z]\n",
+			"k = 2\n[new]\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n", []overlay.Change{table("a"), table("b"), table("c")},
+		},
+		{
+			"tables at the end", "[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n", "k = 2\n",
+			"k = 2\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n", []overlay.Change{table("a"), table("b"), table("c")},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGround(t)
+			path := filepath.Join(g.home, "settings")
+			g.write(path, tt.before, 0o600)
+			for i := range tt.changes {
+				tt.changes[i].Root, tt.changes[i].Path = g.home, path
+			}
+			g.apply(tt.changes...)
+			g.write(path, tt.now, 0o600)
+			g.undo()
+			if got := g.read(path); got != tt.want {
+				t.Errorf("after the undo: got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
