@@ -227,12 +227,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		return nil, nil
 	case s.Fault != "":
 		return nil, capability.Errorf(capability.CodeInvalidInput, "setup", "%s", s.Fault).With("client_config", "")
-	case s.SetUp:
+	case s.SetUp && (o.http || !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return isChosen(f, o.move) })):
 		if !a.json {
 			a.printf("%s is set up already.\n", s.Title)
-			if len(o.move) > 0 {
-				a.printf("To move a server that it still has: junctor mcp import %s, or undo and set it up again.\n", plainText(s.File))
-			}
 		}
 		return nil, nil
 	}
@@ -315,6 +312,11 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	return &done, nil
 }
 
+// isChosen reports whether --move names a server that can move.
+func isChosen(f clients.Found, move []string) bool {
+	return f.Stays == "" && (slices.Contains(move, f.Name) || slices.Contains(move, "*"))
+}
+
 func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
 	if a.json {
 		return
@@ -340,7 +342,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	}
 	switch {
 	case len(left) > 0:
-		again := "junctor setup --undo --client " + s.Name + " && junctor setup --yes --client " + s.Name
+		again := "junctor setup --yes --client " + s.Name
 		for _, name := range left {
 			again += " --move " + shellWord(name)
 		}

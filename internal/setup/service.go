@@ -225,10 +225,12 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file := c.File(s.cfg.UserHome, s.cfg.Env)
-	if _, err := s.record(name); err == nil && exists(s.journal(name)) {
+	known, err := s.record(name)
+	further := err == nil && exists(s.journal(name)) // servers of a client that is set up
+	if further && (len(req.Move) == 0 || req.HTTP) {
 		return setupserve.Result{}, capability.Errorf(capability.CodeConflict, "setup", "%s is set up already", c.Title).
 			With("client_set_up", "undo it first with: junctor setup --undo --client "+name)
-	} else if exists(s.journal(name)) && !req.DryRun { // interrupted
+	} else if !further && exists(s.journal(name)) && !req.DryRun { // interrupted
 		if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 			return setupserve.Result{}, err
 		}
@@ -257,15 +259,18 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		out.Left[f.Name] = f.Stays
 	}
 	move := s.movable(now, req.Move, out.Left) // a server of the user has the same name: it counts
+	if further {
+		maps.DeleteFunc(out.Left, func(server, _ string) bool { return known.Servers[server] != "" && !now.Has(server) })
+	}
 	for _, server := range move {
 		s.show(&out, server, name, req.Folders[server.Name])
 	}
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
-	if old, err := s.record(name); err == nil { // interrupted before the file was changed
-		r.Added, r.Secrets, r.CreatesToken = old.Added, old.Secrets, old.CreatesToken
-	}
-	if err := s.mayUseToken(ctx, c, r); err != nil {
-		return setupserve.Result{}, err
+	if !further { // what is known was interrupted before the file was changed
+		r.Added, r.Secrets, r.CreatesToken = known.Added, known.Secrets, known.CreatesToken
+		if err := s.mayUseToken(ctx, c, r); err != nil {
+			return setupserve.Result{}, err
+		}
 	}
 	if !req.DryRun {
 		for _, server := range move {
@@ -279,7 +284,10 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			r.Servers[server.Name] = cmp.Or(again, d.Name)
 		}
 	}
-	own, err := s.entry(ctx, by, c, req, &r)
+	var own clients.Server // if further, the client keeps its entry
+	if err = nil; !further {
+		own, err = s.entry(ctx, by, c, req, &r)
+	}
 	var changes []overlay.Change
 	var left map[string]string
 	if err == nil {
@@ -294,11 +302,19 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			out.Difference = secret.NewMasker(append(valuesOf(now), own.Headers[tokenHeader])).Mask(clients.Difference(now.Text, after))
 		}
 	}
-	if err == nil && !req.DryRun {
+	switch {
+	case err != nil || req.DryRun:
+	case further:
+		err = s.extend(ctx, known, r, changes)
+	default:
 		err = s.write(ctx, by, r, changes)
 	}
 	if err != nil {
-		s.takeBack(ctx, by, r)
+		if further {
+			s.remove(context.WithoutCancel(ctx), by, r)
+		} else {
+			s.takeBack(ctx, by, r)
+		}
 		return setupserve.Result{}, err
 	}
 	out.Moved, out.Warnings = r.Servers, s.warnings(req)
@@ -337,6 +353,25 @@ func (s *Service) write(ctx context.Context, by capability.Principal, r record, 
 	if err := overlay.Apply(ctx, s.journal(r.Client), owner, changes); err != nil {
 		_ = os.Remove(s.recordFile(r.Client))
 		return err
+	}
+	return nil
+}
+
+// extend notes that further servers of a client moved, and removes them from its file.
+func (s *Service) extend(ctx context.Context, known, more record, changes []overlay.Change) error {
+	r := known
+	r.Servers = maps.Clone(known.Servers)
+	if r.Servers == nil {
+		r.Servers = make(map[string]string)
+	}
+	maps.Copy(r.Servers, more.Servers)
+	r.Added, r.Secrets = slices.Concat(known.Added, more.Added), slices.Concat(known.Secrets, more.Secrets)
+	err := s.save(r)
+	if err == nil && len(more.Servers) > 0 {
+		err = overlay.Extend(ctx, s.journal(r.Client), owner, changes)
+	}
+	if err != nil {
+		return errors.Join(err, s.save(known))
 	}
 	return nil
 }
@@ -425,7 +460,7 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 		}
 	}
 	for _, name := range names {
-		if name != "*" && left[name] == "" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
+		if name != "*" && left[name] == "" && !now.Has(name) {
 			left[name] = "it is not in the file"
 		}
 	}
@@ -646,6 +681,19 @@ func (s *Service) setUp(name string) (clients.Client, record, error) {
 // the client's file is right already.
 func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	ctx = context.WithoutCancel(ctx)
+	removed = s.remove(ctx, by, r)
+	if r.CreatesToken || s.ownsToken(r.Client) {
+		if err := s.revoke(ctx, by, r.Client); err != nil {
+			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
+		}
+	}
+	_ = os.Remove(s.tokenFile(r.Client))
+	_ = os.Remove(s.recordFile(r.Client))
+	return removed
+}
+
+// remove removes the upstreams that a setup added and no other client uses, and their secrets.
+func (s *Service) remove(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	records := s.records()
 	delete(records, r.Client)
 	for _, name := range r.Added {
@@ -665,13 +713,6 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
 	}
-	if r.CreatesToken || s.ownsToken(r.Client) {
-		if err := s.revoke(ctx, by, r.Client); err != nil {
-			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
-		}
-	}
-	_ = os.Remove(s.tokenFile(r.Client))
-	_ = os.Remove(s.recordFile(r.Client))
 	return removed
 }
 

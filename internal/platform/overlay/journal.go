@@ -61,6 +61,44 @@ func createJournal(path string) (*journalFile, error) {
 	return &journalFile{f}, nil
 }
 
+// openJournal opens a journal to append to it. whole is its size, without an entry that is not complete,
+// which is removed.
+func openJournal(path string) (j *journalFile, whole int64, err error) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		whole = int64(bytes.LastIndexByte(data, '\n') + 1)
+		err = os.Truncate(path, whole)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return nil, 0, capability.Wrap(capability.CodeFailed, "overlay.apply", "the journal "+path+" cannot be opened", err)
+	}
+	return &journalFile{f}, whole, nil
+}
+
+// undoFrom reverts the changes in a journal that were appended after its first bytes, and cuts them off.
+func undoFrom(ctx context.Context, journal string, whole int64) error {
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+	}
+	added, err := decodeEntries(data[whole:])
+	var all []error
+	for _, e := range slices.Backward(added) {
+		all = append(all, e.undo(ctx, journal))
+	}
+	if err = errors.Join(append(all, err)...); err != nil {
+		return err
+	}
+	if err := os.Truncate(journal, whole); err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be changed", err)
+	}
+	return nil
+}
+
 // add appends an entry and returns when it is on disk. Another session may append too.
 func (j *journalFile) add(e entry) error {
 	line, err := jsonx.Marshal(e)

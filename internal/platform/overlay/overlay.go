@@ -108,6 +108,33 @@ func Apply(ctx context.Context, journal, owner string, changes []Change) error {
 	return err
 }
 
+// Extend applies further changes to a session that exists, with the rules and errors of Apply. If one
+// fails, the session is as it was before.
+func Extend(ctx context.Context, journal, owner string, changes []Change) error {
+	before, err := readJournal(journal)
+	if err != nil {
+		return err
+	}
+	if before == nil || !ownerForm.MatchString(owner) || len(before)+len(changes) > MaxChanges {
+		return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "a session that exists has a plain name and at most %d changes",
+			MaxChanges).With("overlay_invalid", "undo it, and make all changes in a new one")
+	}
+	j, whole, err := openJournal(journal)
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		if err = apply(ctx, j, owner, &changes[i]); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, j.Close())
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, undoFrom(context.WithoutCancel(ctx), journal, whole))
+}
+
 var ownerForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)
 
 func apply(ctx context.Context, j *journalFile, owner string, c *Change) error {

@@ -2,6 +2,7 @@ package overlay_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -464,7 +465,9 @@ func TestLinesComeBackBehindTheirAnchor(t *testing.T) {
 func TestRemovedMembersComeBackInTheirOrder(t *testing.T) {
 	t.Parallel()
 	remove := func(name string) overlay.Edit { return overlay.Edit{Keys: []string{"s", name}, Remove: true} }
-	table := func(name string) overlay.Change { return overlay.Change{Kind: overlay.Cut, Text: "[" + name + "]\nx = 1\n"} }
+	table := func(name string) overlay.Change {
+		return overlay.Change{Kind: overlay.Cut, Text: "[" + name + "]\nx = 1\n"}
+	}
 	merge := overlay.Change{Kind: overlay.Merge, Edits: []overlay.Edit{set("0", "s", "own"), remove("a"), remove("b"), remove("c")}}
 	const three = `{"s": {"c": 1, "a": 2, "b": 3}}`
 	for _, tt := range []struct {
@@ -508,5 +511,39 @@ func TestRemovedMembersComeBackInTheirOrder(t *testing.T) {
 				t.Errorf("after the undo: got %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestExtendedSessionIsUndoneWhole holds further changes of a session, and one that fails.
+func TestExtendedSessionIsUndoneWhole(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	path := filepath.Join(g.home, "settings")
+	const before = "a\nb\nc\n"
+	g.write(path, before, 0o600)
+	cut := func(text string) overlay.Change {
+		return overlay.Change{Kind: overlay.Cut, Root: g.home, Path: path, Text: text}
+	}
+	if err := overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("a\n")}); capability.AsError(err).Reason != "overlay_invalid" {
+		t.Errorf("extending without a session: got %v, want overlay_invalid", err)
+	}
+	g.apply(cut("a\n"))
+	f, err := os.OpenFile(g.journal, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(`{"kind":"cut","text":"not whole`) // the process ended while it was written
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatalf("writing half an entry: %v", err)
+	}
+	err = overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("b\n"), cut("none\n")})
+	if got := g.read(path); capability.AsError(err).Reason != "overlay_broken" || got != "b\nc\n" {
+		t.Errorf("extending with a change that fails: got %v and %q, want overlay_broken and what was there before", err, got)
+	}
+	if err := overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("b\n")}); err != nil || g.read(path) != "c\n" {
+		t.Errorf("extending: got %v and %q, want c alone", err, g.read(path))
+	}
+	g.undo()
+	if got := g.read(path); got != before {
+		t.Errorf("after the undo: got %q, want %q", got, before)
 	}
 }
