@@ -28,13 +28,14 @@ type setupOptions struct {
 	undo, list, dry, yes, keep bool
 	service, http              bool
 	move                       []string
+	hints                      trustWord
 	folder                     string         // of the project in which the command runs
 	local                      *setup.Service // if not nil, it previews without a server
 	done                       []string       // clients that were connected, undone or shown
 }
 
 func (a *app) setupCommand() *cobra.Command {
-	var o setupOptions
+	o := setupOptions{hints: "ask"}
 	c := &cobra.Command{
 		Use: "setup", Short: "Connect the MCP clients of this machine to junctor", Args: cobra.NoArgs,
 		Long: `Finds the MCP clients of this machine, shows the MCP servers that they have, and
@@ -49,7 +50,7 @@ With --list and --dry-run it ends with the command, and none is started for a ho
 was never used.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
-  junctor setup --yes --move '*'
+  junctor setup --yes --move '*' --trust-hints
   junctor setup --undo --dry-run
   junctor setup --undo --client claude`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), o) },
@@ -63,7 +64,8 @@ was never used.`,
 	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting or --undo would make, and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
-	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
+	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking; gives moved servers no rights")
+	o.hints.flag(c, "`WORD` whether moved tools that declare to only read count as reads: ask, yes or no; with --yes, ask is no")
 	return c
 }
 
@@ -284,7 +286,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		a.printLeft(preview)
 		return &preview, nil
 	}
-	trust := false
+	trust := o.hints == "yes"
 	var given map[string]setupserve.Folders
 	if !o.yes {
 		answer, err := a.ask(ctx, "Make this change? [y/N] ")
@@ -294,7 +296,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		if given, err = a.askFolders(ctx, preview); err != nil {
 			return nil, err
 		}
-		if len(preview.Moved) > 0 {
+		if len(preview.Moved) > 0 && o.hints == "ask" {
 			answer, err = a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")
 			if err != nil {
 				return nil, err

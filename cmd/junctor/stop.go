@@ -28,9 +28,10 @@ func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stop", Short: "Stop the server of the home", Args: cobra.NoArgs,
 		Long: `Stop the server that runs on the home, as its Ctrl-C does, and wait for its end. Without
-a running server it does nothing. JUNCTOR_URL and JUNCTOR_TOKEN are not used. A server that
-systemd started is stopped by systemctl --user stop junctor, and for good by
-junctor setup --undo --service.`,
+a running server it does nothing. JUNCTOR_URL and JUNCTOR_TOKEN are not used.
+
+A server that systemd started is stopped by systemctl --user stop junctor, and for good
+by junctor setup --undo --service.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.server != "" {
 				return capability.Errorf(capability.CodeInvalidInput, "home", "a server is stopped by its home, on its machine: leave --server out")
