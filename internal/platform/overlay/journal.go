@@ -159,8 +159,7 @@ func PreviewUndo(journal string, text []byte) (after []byte, removed bool, err e
 	return text, false, nil
 }
 
-// readJournal returns the changes in a journal, in the order in which they were made. Without a journal
-// they are none.
+// readJournal returns the changes in a journal, in the order in which they were made, or nil without one.
 func readJournal(journal string) ([]entry, error) {
 	data, err := os.ReadFile(journal)
 	if errors.Is(err, fs.ErrNotExist) {

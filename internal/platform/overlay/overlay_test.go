@@ -477,23 +477,27 @@ func TestRemovedMembersComeBackInTheirOrder(t *testing.T) {
 		{"all of them", three, `{"n": 1, "s": {"own": 0}}`, `{"n": 1, "s": {"c": 1, "a": 2, "b": 3}}`, []overlay.Change{merge}},
 		{
 			"beside one that stays", `{"s": {"c": 1, "z": 9, "a": 2, "b": 3, "y": 8}}`, `{"s":{"z":9,"new":7,"y":8,"own":0},"n":1}`,
-			`{"s":{"c":1,"z":9,"a":2,"b":3,"new":7,"y":8},"n":1}`, []overlay.Change{merge},
+			`{"s":{"c":1,"z":9,"a":2,"b":3,"new":7,"y":8},"n":1}`,
+			[]overlay.Change{merge},
 		},
 		{
 			"on lines", "{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3\n  }\n}\n",
 			"{\n  \"s\": {\n    \"own\": 0,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n",
-			"{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n", []overlay.Change{merge},
+			"{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n",
+			[]overlay.Change{merge},
 		},
 		{
 			"one that is there again", three, `{"s": {"own": 0, "a": 5}}`, `{"s": {"c": 1, "a": 5, "b": 3}}`, []overlay.Change{merge},
 		},
 		{
 			"tables", "k = 1\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n", "k = 2\n[new]\n[z]\n",
-			"k = 2\n[new]\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n", []overlay.Change{table("a"), table("b"), table("c")},
+			"k = 2\n[new]\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n",
+			[]overlay.Change{table("a"), table("b"), table("c")},
 		},
 		{
 			"tables at the end", "[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n", "k = 2\n",
-			"k = 2\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n", []overlay.Change{table("a"), table("b"), table("c")},
+			"k = 2\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n",
+			[]overlay.Change{table("a"), table("b"), table("c")},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
