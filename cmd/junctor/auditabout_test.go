@@ -10,10 +10,14 @@ import (
 func TestEveryRecordHasASubjectAndAReason(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ record, what, why string }{
-		{`{"event":"capability_executed","action":"ext.mcp.files.write_file","metadata":{"decision":{"effect":"permit","policy_ids":["r"]}}}`,
-			"files/write_file", "rule r"},
-		{`{"event":"capability_failed","action":"fs.list","error":"no folder","metadata":{"decision":{"effect":"permit","policy_ids":["a","b"]}}}`,
-			"fs.list", "rules a, b, no folder"},
+		{
+			`{"event":"capability_executed","action":"ext.mcp.files.write_file","metadata":{"decision":{"effect":"permit","policy_ids":["r"]}}}`,
+			"files/write_file", "rule r",
+		},
+		{
+			`{"event":"capability_failed","action":"fs.list","error":"no folder","metadata":{"decision":{"effect":"permit","policy_ids":["a","b"]}}}`,
+			"fs.list", "rules a, b, no folder",
+		},
 		{`{"event":"grant_used","action":"fs.list","metadata":{"grant":"grt_1"}}`, "fs.list", "grant grt_1"},
 		{`{"event":"policy_changed","metadata":{"change":"deny tool files/x","files":"2","file":"tools.cedar"}}`, "tools.cedar", "deny tool files/x"},
 		{`{"event":"policy_changed","metadata":{"change":"deny tool files/x","files":"2"}}`, "deny tool files/x", "-"},

@@ -90,15 +90,18 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 }
 
-// printChecks prints the results of the doctor, with the remedy of each failed check.
+// printChecks prints the results of the doctor, with their remedies.
 func (a *app) printChecks(checks []httpapi.Check) error {
 	if a.json {
 		return a.printObject(map[string]any{"checks": checks})
 	}
 	for _, c := range checks {
 		mark := "ok  "
-		if !c.OK {
+		switch {
+		case !c.OK:
 			mark = "FAIL"
+		case c.Remedy != "":
+			mark = "warn"
 		}
 		a.printf("%s  %s: %s\n", mark, plainText(c.Name), plainText(c.Detail))
 		if c.Remedy != "" {

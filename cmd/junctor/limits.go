@@ -48,6 +48,9 @@ const (
 // maxScenarioFile is the maximal number of bytes of a scenario file.
 const maxScenarioFile = 64 << 20
 
+// maxLock bounds what is read of the lock of a home, which has a process id.
+const maxLock = 64
+
 // maxLine is the maximal number of bytes of a line of chat.
 const maxLine = 256 << 10
 

@@ -18,6 +18,7 @@ import (
 
 func (a *app) mcpImportCommand() *cobra.Command {
 	var dry, yes bool
+	hints := trustWord("ask")
 	var move []string
 	c := &cobra.Command{
 		Use: "import FILE", Short: "Add the MCP servers of a file, such as the mcp.json of a client", Args: cobra.ExactArgs(1),
@@ -27,21 +28,23 @@ as it is. Credentials become named secrets, and programs are confined to the fol
 that their arguments name. A server that runs behind junctor already is not added again.
 
 You are asked whether tools that declare themselves read-only may run without approval.
-With --yes they may not, until you run: junctor mcp set NAME --trust-hints`,
+With --yes they may not, unless you give --trust-hints, or later run:
+junctor mcp set NAME --trust-hints`,
 		Example: `  junctor mcp import .mcp.json --dry-run
   junctor mcp import ~/.cursor/mcp.json --server files`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.importServers(cmd.Context(), args[0], setupserve.Import{Move: move, DryRun: dry}, yes)
+			return a.importServers(cmd.Context(), args[0], setupserve.Import{Move: move, DryRun: dry}, yes, hints)
 		},
 	}
 	f := c.Flags()
 	f.StringArrayVar(&move, "server", nil, "`NAME` only this server of the file (repeatable)")
 	f.BoolVar(&dry, "dry-run", false, "show the servers that would be added, and add none")
 	f.BoolVar(&yes, "yes", false, "add them without asking")
+	hints.flag(c, "`WORD` whether tools that declare to only read count as reads: ask, yes or no; with --yes, ask is no")
 	return c
 }
 
-func (a *app) importServers(ctx context.Context, file string, req setupserve.Import, yes bool) error {
+func (a *app) importServers(ctx context.Context, file string, req setupserve.Import, yes bool, hints trustWord) error {
 	if !yes && !req.DryRun && (a.json || !terminal(a.stdin)) {
 		return capability.Errorf(capability.CodeInvalidInput, "mcp.import", "nothing can be asked here: give --yes or --dry-run")
 	}
@@ -81,6 +84,7 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		}
 		return nil
 	}
+	req.TrustHints = hints == "yes"
 	if !yes {
 		if answer, err := a.ask(ctx, "Add them? [y/N] "); err != nil || !isYes(strings.TrimSpace(answer)) {
 			return err
@@ -88,11 +92,13 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		if req.Folders, err = a.askFolders(ctx, out); err != nil {
 			return err
 		}
-		answer, err := a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")
-		if err != nil {
-			return err
+		if hints == "ask" {
+			answer, err := a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")
+			if err != nil {
+				return err
+			}
+			req.TrustHints = isYes(strings.TrimSpace(answer))
 		}
-		req.TrustHints = isYes(strings.TrimSpace(answer))
 	}
 	planned := out.Moved
 	out = setupserve.Result{}

@@ -28,12 +28,14 @@ type setupOptions struct {
 	undo, list, dry, yes, keep bool
 	service, http              bool
 	move                       []string
+	hints                      trustWord
 	folder                     string         // of the project in which the command runs
 	local                      *setup.Service // if not nil, it previews without a server
+	done                       []string       // clients that were connected, undone or shown
 }
 
 func (a *app) setupCommand() *cobra.Command {
-	var o setupOptions
+	o := setupOptions{hints: "ask"}
 	c := &cobra.Command{
 		Use: "setup", Short: "Connect the MCP clients of this machine to junctor", Args: cobra.NoArgs,
 		Long: `Finds the MCP clients of this machine, shows the MCP servers that they have, and
@@ -48,7 +50,8 @@ With --list and --dry-run it ends with the command, and none is started for a ho
 was never used.`,
 		Example: `  junctor setup
   junctor setup --client claude --dry-run
-  junctor setup --yes --move '*'
+  junctor setup --yes --move '*' --trust-hints
+  junctor setup --undo --dry-run
   junctor setup --undo --client claude`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), o) },
 	}
@@ -58,18 +61,15 @@ was never used.`,
 	f.BoolVar(&o.keep, "no-move", false, "leave the clients' servers where they are, without asking")
 	f.BoolVar(&o.undo, "undo", false, "restore the clients' files, and remove the servers that moved")
 	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
-	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting would make, and make none")
+	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting or --undo would make, and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
-	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
+	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking; gives moved servers no rights")
+	o.hints.flag(c, "`WORD` whether moved tools that declare to only read count as reads: ask, yes or no; with --yes, ask is no")
 	return c
 }
 
 func (a *app) setup(ctx context.Context, o setupOptions) error {
-	if o.undo && o.dry {
-		return capability.Errorf(capability.CodeInvalidInput, "setup",
-			"an undo cannot be shown before it is made: give --undo or --dry-run, not both")
-	}
 	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
 		return capability.Errorf(capability.CodeInvalidInput, "setup",
 			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
@@ -91,7 +91,8 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	}
 	nothing := false
 	if home, err := a.findHome(); o.undo && err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
-		nothing = !hasSetups(home) // then a preview's server is enough to find that out
+		finished, interrupted := setups(home)
+		nothing = o.dry || finished+interrupted == 0 // then the records of the home are enough
 	}
 	local, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing)
 	if err != nil {
@@ -128,11 +129,19 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 	if err := a.setupClients(ctx, chosen, o); err != nil || !o.undo {
 		return err
 	}
-	if unit != nil {
+	switch {
+	case unit != nil && o.dry && !a.json:
+		a.printf("The service would be stopped, and %s removed.\n", plainText(unit.unit))
+	case unit != nil && !o.dry:
 		return a.removeService(ctx, unit)
 	}
-	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" && !hasSetups(home) {
-		return a.stopBackground(ctx)
+	if o.dry {
+		return nil
+	}
+	if home, err := a.findHome(); err == nil && a.server == "" && a.env("JUNCTOR_URL") == "" {
+		if finished, _ := setups(home); finished == 0 {
+			return a.stopBackground(ctx)
+		}
 	}
 	return nil
 }
@@ -176,7 +185,7 @@ func (a *app) setupClients(ctx context.Context, chosen []setupserve.Status, o se
 			fmt.Fprintf(a.stderr, "%s: %s\n", s.Title, plainText(capability.AsError(err).Message))
 			failures = append(failures, err)
 		} else if done != nil {
-			results = append(results, *done)
+			results, o.done = append(results, *done), append(o.done, s.Name)
 		}
 	}
 	if a.json {
@@ -210,6 +219,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		if !s.SetUp && !named {
 			return nil, nil
 		}
+		if o.dry {
+			return a.previewUndo(ctx, s, o)
+		}
 		return a.undoClient(ctx, s, o.local)
 	}
 	switch {
@@ -217,12 +229,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		return nil, nil
 	case s.Fault != "":
 		return nil, capability.Errorf(capability.CodeInvalidInput, "setup", "%s", s.Fault).With("client_config", "")
-	case s.SetUp:
+	case s.SetUp && (o.http || !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return isChosen(f, o.move) })):
 		if !a.json {
 			a.printf("%s is set up already.\n", s.Title)
-			if len(o.move) > 0 {
-				a.printf("To move a server that it still has: junctor mcp import %s, or undo and set it up again.\n", plainText(s.File))
-			}
 		}
 		return nil, nil
 	}
@@ -277,7 +286,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		a.printLeft(preview)
 		return &preview, nil
 	}
-	trust := false
+	trust := o.hints == "yes"
 	var given map[string]setupserve.Folders
 	if !o.yes {
 		answer, err := a.ask(ctx, "Make this change? [y/N] ")
@@ -287,7 +296,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		if given, err = a.askFolders(ctx, preview); err != nil {
 			return nil, err
 		}
-		if len(preview.Moved) > 0 {
+		if len(preview.Moved) > 0 && o.hints == "ask" {
 			answer, err = a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")
 			if err != nil {
 				return nil, err
@@ -303,6 +312,11 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	}
 	a.printSetUp(ctx, s, done, trust)
 	return &done, nil
+}
+
+// isChosen reports whether --move names a server that can move.
+func isChosen(f clients.Found, move []string) bool {
+	return f.Stays == "" && (slices.Contains(move, f.Name) || slices.Contains(move, "*"))
 }
 
 func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
@@ -330,7 +344,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	}
 	switch {
 	case len(left) > 0:
-		again := "junctor setup --undo --client " + s.Name + " && junctor setup --yes --client " + s.Name
+		again := "junctor setup --yes --client " + s.Name
 		for _, name := range left {
 			again += " --move " + shellWord(name)
 		}
@@ -367,6 +381,32 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status, local *setup.
 		a.printf("\n")
 	}
 	return &done, nil
+}
+
+// previewUndo prints what an undo of a client would do, after those that were shown.
+func (a *app) previewUndo(ctx context.Context, s setupserve.Status, o setupOptions) (*setupserve.Result, error) {
+	var out setupserve.Result
+	var err error
+	if o.local != nil {
+		out, err = o.local.PreviewUndo(s.Name, o.done)
+	} else {
+		err = a.do(ctx, http.MethodGet, "/api/v1/clients/"+url.PathEscape(s.Name)+"/undo?"+url.Values{"after": o.done}.Encode(), nil, &out)
+	}
+	if err != nil || a.json {
+		return &out, err
+	}
+	a.printf("%s, %s:\n%s\n", s.Title, plainText(out.File), strings.TrimRight(plainLines(out.Difference), "\n"))
+	if len(out.Removed) > 0 {
+		a.printf("  would be removed from junctor: %s\n", plainText(strings.Join(out.Removed, ", ")))
+	}
+	if len(out.Secrets) > 0 {
+		a.printf("  with the secrets: %s\n", plainText(strings.Join(out.Secrets, ", ")))
+	}
+	for _, upstream := range slices.Sorted(maps.Keys(out.Kept)) {
+		a.printf("  would stay in junctor: %s, which %s uses\n", plainText(upstream), out.Kept[upstream])
+	}
+	a.printf("  the token of agent:%s would end; rules about it and its servers stay: junctor policy list\n\n", s.Name)
+	return &out, nil
 }
 
 // previewClient returns what connecting a client would do; local is nil if a server runs.

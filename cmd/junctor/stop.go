@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,16 +18,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/setup/clients"
 )
 
 func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stop", Short: "Stop the server of the home", Args: cobra.NoArgs,
 		Long: `Stop the server that runs on the home, as its Ctrl-C does, and wait for its end. Without
-a running server it does nothing. A server that systemd started is stopped by
-systemctl --user stop junctor, and for good by junctor setup --undo --service.`,
+a running server it does nothing. JUNCTOR_URL and JUNCTOR_TOKEN are not used.
+
+A server that systemd started is stopped by systemctl --user stop junctor, and for good
+by junctor setup --undo --service.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.server != "" {
+				return capability.Errorf(capability.CodeInvalidInput, "home", "a server is stopped by its home, on its machine: leave --server out")
+			}
 			home, err := a.findHome()
 			if err != nil {
 				return err
@@ -46,7 +57,7 @@ systemctl --user stop junctor, and for good by junctor setup --undo --service.`,
 }
 
 // stopServer ends the server of a home and waits for its end. If only is not 0, it ends no other
-// process. It returns the process that it ended, or 0. A process is ended only if it answers as the server.
+// process. It returns the process that it ended, or 0.
 func (a *app) stopServer(ctx context.Context, home string, only int) (pid int, err error) {
 	line, err := server.ReadServer(home)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,17 +69,23 @@ func (a *app) stopServer(ctx context.Context, home string, only int) (pid int, e
 	if only != 0 && line.PID != only {
 		return 0, nil
 	}
-	c, err := (&app{home: home, environ: a.environ}).client()
-	if err == nil {
-		quick, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		err = c.Do(quick, "GET", "/api/v1/status", nil, nil)
-	}
-	if err != nil {
-		if capability.CodeOf(err) == capability.CodeUnavailable {
-			return 0, nil // it was killed, and left its file
-		}
+	if runs, err := servesHome(home, line.PID); err != nil || !runs {
 		return 0, err
+	}
+	token, err := a.readSecretFile(filepath.Join(home, "run", "admin.token"))
+	if err != nil {
+		return 0, err
+	}
+	c, err := client.New(client.Config{URL: line.URL, Token: token})
+	if err != nil {
+		return 0, err
+	}
+	quick, end := context.WithTimeout(ctx, probeTimeout)
+	defer end()
+	if err := c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil); err != nil {
+		return 0, capability.Wrap(capability.CodeOf(err), "home", fmt.Sprintf("the server of the home (process %d) does not answer at %s: %s",
+			line.PID, line.URL, capability.AsError(err).Message), err).
+			With("", fmt.Sprintf("see what it does in its log, or end it with: kill %d", line.PID))
 	}
 	process, err := os.FindProcess(line.PID)
 	if err == nil {
@@ -91,6 +108,48 @@ func (a *app) stopServer(ctx context.Context, home string, only int) (pid int, e
 		case <-tick.C:
 		}
 	}
+}
+
+// servesHome reports whether a process is the server of a home: it holds the home's lock. A file that a
+// server left when it was killed may name a process of another program.
+func servesHome(home string, pid int) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(home, "run", "lock"), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, capability.Wrap(capability.CodeFailed, "home", "the lock of the home cannot be opened", err)
+	}
+	defer f.Close() // releases it
+	if err := hostfs.TryLock(f); err == nil {
+		return false, nil
+	} else if !errors.Is(err, hostfs.ErrHeld) {
+		return false, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxLock))
+	if holder := strings.TrimSpace(string(text)); err != nil || holder != strconv.Itoa(pid) || !hasOpen(pid, f) {
+		return false, capability.Errorf(capability.CodeConflict, "home",
+			"a server holds the home %s, and process %d of this machine is not it", home, pid).
+			With("home_locked", "try again if it is just starting; stop one in a container with its engine")
+	}
+	return true, nil
+}
+
+// hasOpen reports whether a process has a file open. Where the system has no /proc it is always true.
+func hasOpen(pid int, f *os.File) bool {
+	want, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		return true
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	open, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(open, func(e fs.DirEntry) bool {
+		got, err := os.Stat(filepath.Join(dir, e.Name()))
+		return err == nil && os.SameFile(got, want)
+	})
 }
 
 // backgroundFile has the process that setup started in the background.
@@ -120,12 +179,18 @@ func (a *app) stopBackground(ctx context.Context) error {
 	return os.Remove(backgroundFile(home))
 }
 
-// hasSetups reports whether the home has records of clients that were set up.
-func hasSetups(home string) bool {
-	for _, pattern := range []string{"*.json", "*.journal"} {
-		if files, err := filepath.Glob(filepath.Join(home, "clients", pattern)); err == nil && len(files) > 0 {
-			return true
+// setups returns how many clients of a home are set up, and how many setups were interrupted.
+func setups(home string) (finished, interrupted int) {
+	for _, c := range clients.All() {
+		file := filepath.Join(home, "clients", c.Name)
+		_, record := os.Stat(file + ".json")
+		_, journal := os.Stat(file + ".journal")
+		switch {
+		case record == nil && journal == nil:
+			finished++
+		case record == nil || journal == nil:
+			interrupted++
 		}
 	}
-	return false
+	return finished, interrupted
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,9 +137,9 @@ func (p *plane) checkPolicies(ctx context.Context) httpapi.Check {
 		return c
 	}
 	if unknown := p.policy.Unknown(p.catalog.Snapshot()); len(unknown) > 0 {
-		n := unknown[0]
-		c.OK, c.Detail = false, fmt.Sprintf("the rule %s names %s::%q, which does not exist here", n.Rule, n.Type, n.ID)
-		c.Remedy = "correct the name, unless its provider is only disconnected; junctor policy list shows the file and line"
+		n := unknown[max(0, slices.IndexFunc(unknown, func(n policy.Name) bool { return !n.Away }))]
+		c.OK, c.Detail = n.Away, fmt.Sprintf("the rule %s names %s::%q, which does not exist here", n.Rule, n.Type, n.ID)
+		c.Remedy = "correct the name or remove the rule (junctor policy reset), unless its provider is only disconnected; junctor policy list shows the file"
 		if len(n.Near) > 0 {
 			c.Remedy = "did you mean " + strings.Join(n.Near, " or ") + "? " + c.Remedy
 		}

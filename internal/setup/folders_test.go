@@ -42,7 +42,9 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	want := []setupserve.Unreached{
 		{Folder: docs, From: "the argument --docs"},
 		{Folder: filepath.Join(r.user, "app"), From: "the package of memory", Package: true},
-		{Folder: r.user, From: "BESIDE", TooWide: true}, {Folder: lib, From: "LIBRARIES"}, {Folder: notes, From: "MEMORY_FILE_PATH"},
+		{Folder: r.user, From: "BESIDE", TooWide: true},
+		{Folder: lib, From: "LIBRARIES"},
+		{Folder: notes, From: "MEMORY_FILE_PATH"},
 	}
 	if d := cmp.Diff(want, plan.Unreached["memory"]); d != "" {
 		t.Errorf("what the program cannot reach (-want +got):\n%s", d)

@@ -225,10 +225,12 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file := c.File(s.cfg.UserHome, s.cfg.Env)
-	if _, err := s.record(name); err == nil && exists(s.journal(name)) {
+	known, err := s.record(name)
+	further := err == nil && exists(s.journal(name)) // servers of a client that is set up
+	if further && (len(req.Move) == 0 || req.HTTP) {
 		return setupserve.Result{}, capability.Errorf(capability.CodeConflict, "setup", "%s is set up already", c.Title).
 			With("client_set_up", "undo it first with: junctor setup --undo --client "+name)
-	} else if exists(s.journal(name)) && !req.DryRun { // interrupted
+	} else if !further && exists(s.journal(name)) && !req.DryRun { // interrupted
 		if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 			return setupserve.Result{}, err
 		}
@@ -257,15 +259,18 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 		out.Left[f.Name] = f.Stays
 	}
 	move := s.movable(now, req.Move, out.Left) // a server of the user has the same name: it counts
+	if further {
+		maps.DeleteFunc(out.Left, func(server, _ string) bool { return known.Servers[server] != "" && !now.Has(server) })
+	}
 	for _, server := range move {
 		s.show(&out, server, name, req.Folders[server.Name])
 	}
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
-	if old, err := s.record(name); err == nil { // interrupted before the file was changed
-		r.Added, r.Secrets, r.CreatesToken = old.Added, old.Secrets, old.CreatesToken
-	}
-	if err := s.mayUseToken(ctx, c, r); err != nil {
-		return setupserve.Result{}, err
+	if !further { // what is known was interrupted before the file was changed
+		r.Added, r.Secrets, r.CreatesToken = known.Added, known.Secrets, known.CreatesToken
+		if err := s.mayUseToken(ctx, c, r); err != nil {
+			return setupserve.Result{}, err
+		}
 	}
 	if !req.DryRun {
 		for _, server := range move {
@@ -279,7 +284,10 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			r.Servers[server.Name] = cmp.Or(again, d.Name)
 		}
 	}
-	own, err := s.entry(ctx, by, c, req, &r)
+	var own clients.Server // if further, the client keeps its entry
+	if err = nil; !further {
+		own, err = s.entry(ctx, by, c, req, &r)
+	}
 	var changes []overlay.Change
 	var left map[string]string
 	if err == nil {
@@ -294,11 +302,19 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 			out.Difference = secret.NewMasker(append(valuesOf(now), own.Headers[tokenHeader])).Mask(clients.Difference(now.Text, after))
 		}
 	}
-	if err == nil && !req.DryRun {
+	switch {
+	case err != nil || req.DryRun:
+	case further:
+		err = s.extend(ctx, known, r, changes)
+	default:
 		err = s.write(ctx, by, r, changes)
 	}
 	if err != nil {
-		s.takeBack(ctx, by, r)
+		if further {
+			s.remove(context.WithoutCancel(ctx), by, r)
+		} else {
+			s.takeBack(ctx, by, r)
+		}
 		return setupserve.Result{}, err
 	}
 	out.Moved, out.Warnings = r.Servers, s.warnings(req)
@@ -337,6 +353,25 @@ func (s *Service) write(ctx context.Context, by capability.Principal, r record, 
 	if err := overlay.Apply(ctx, s.journal(r.Client), owner, changes); err != nil {
 		_ = os.Remove(s.recordFile(r.Client))
 		return err
+	}
+	return nil
+}
+
+// extend notes that further servers of a client moved, and removes them from its file.
+func (s *Service) extend(ctx context.Context, known, more record, changes []overlay.Change) error {
+	r := known
+	r.Servers = maps.Clone(known.Servers)
+	if r.Servers == nil {
+		r.Servers = make(map[string]string)
+	}
+	maps.Copy(r.Servers, more.Servers)
+	r.Added, r.Secrets = slices.Concat(known.Added, more.Added), slices.Concat(known.Secrets, more.Secrets)
+	err := s.save(r)
+	if err == nil && len(more.Servers) > 0 {
+		err = overlay.Extend(ctx, s.journal(r.Client), owner, changes)
+	}
+	if err != nil {
+		return errors.Join(err, s.save(known))
 	}
 	return nil
 }
@@ -425,7 +460,7 @@ func (s *Service) movable(now clients.Config, names []string, left map[string]st
 		}
 	}
 	for _, name := range names {
-		if name != "*" && left[name] == "" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
+		if name != "*" && left[name] == "" && !now.Has(name) {
 			left[name] = "it is not in the file"
 		}
 	}
@@ -556,34 +591,89 @@ func valuesOf(now clients.Config) (values []string) {
 
 // Disconnect implements setupserve.Clients.
 func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name string) (setupserve.Result, error) {
-	c, err := clients.Find(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, r, err := s.setUp(name)
 	if err != nil {
 		return setupserve.Result{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.record(name)
-	if err != nil && !exists(s.journal(name)) {
-		return setupserve.Result{}, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", c.Title).
-			With("client_not_set_up", "see the clients with: junctor setup --list")
-	}
-	r.Client = name
-	file := cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
-	before, _ := c.Read(file) // only for the difference
+	before, _ := c.Read(r.File) // only for the difference
 	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
 		return setupserve.Result{}, err
 	}
-	now, err := c.Read(file)
+	now, err := c.Read(r.File)
 	if rest, ok := c.RemoveEntry(now.Text); ok && err == nil && now.Connected && !r.WasConnected { // its client wrote it in another form
-		if err := hostfs.RewriteFile(target(file), rest); err != nil {
-			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", file+" cannot be changed", err)
+		if err := hostfs.RewriteFile(target(r.File), rest); err != nil {
+			return setupserve.Result{}, capability.Wrap(capability.CodeFailed, "setup", r.File+" cannot be changed", err)
 		}
 	}
-	after, _ := c.Read(file)
+	after, _ := c.Read(r.File)
 	return setupserve.Result{
-		Client: name, File: file, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
+		Client: name, File: r.File, Moved: r.Servers, Removed: s.takeBack(ctx, by, r),
 		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(after)...)).Mask(clients.Difference(before.Text, after.Text)),
 	}, nil
+}
+
+// PreviewUndo implements setupserve.Clients.
+func (s *Service) PreviewUndo(name string, after []string) (setupserve.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, r, err := s.setUp(name)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	before, err := c.Read(r.File)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	text, gone, err := overlay.PreviewUndo(s.journal(name), before.Text)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	var then clients.Config
+	if !gone {
+		then, err = c.Parse(r.File, text)
+		if rest, ok := c.RemoveEntry(text); ok && err == nil && then.Connected && !r.WasConnected {
+			text = rest
+		}
+	}
+	out := setupserve.Result{
+		Client: name, File: r.File, Moved: r.Servers,
+		Difference: secret.NewMasker(append(valuesOf(before), valuesOf(then)...)).Mask(clients.Difference(before.Text, text)),
+	}
+	records := s.records()
+	records[name] = r
+	for _, client := range append(slices.Clone(after), name) {
+		out.Removed, out.Secrets, out.Kept = nil, nil, map[string]string{}
+		r := records[client]
+		delete(records, client)
+		for _, upstream := range r.Added {
+			if other, ok := userOf(records, upstream); ok {
+				records[other.Client] = r.hand(other, upstream)
+				user, _ := clients.Find(other.Client)
+				out.Kept[upstream] = user.Title
+				continue
+			}
+			out.Removed, out.Secrets = append(out.Removed, upstream), append(out.Secrets, r.secretsOf(upstream)...)
+		}
+	}
+	return out, nil
+}
+
+// setUp returns a client and the record of its setup, which may have been interrupted. Error: not_found,
+// reason client_not_set_up.
+func (s *Service) setUp(name string) (clients.Client, record, error) {
+	c, err := clients.Find(name)
+	if err != nil {
+		return c, record{}, err
+	}
+	r, err := s.record(name)
+	if err != nil && !exists(s.journal(name)) {
+		return c, r, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", c.Title).
+			With("client_not_set_up", "see the clients with: junctor setup --list")
+	}
+	r.Client, r.File = name, cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
+	return c, r, nil
 }
 
 // takeBack removes what a setup created: the upstreams that no other client uses, their secrets,
@@ -591,10 +681,25 @@ func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name 
 // the client's file is right already.
 func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) (removed []string) {
 	ctx = context.WithoutCancel(ctx)
+	removed = s.remove(ctx, by, r)
+	if r.CreatesToken || s.ownsToken(r.Client) {
+		if err := s.revoke(ctx, by, r.Client); err != nil {
+			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
+		}
+	}
+	_ = os.Remove(s.tokenFile(r.Client))
+	_ = os.Remove(s.recordFile(r.Client))
+	return removed
+}
+
+// remove removes the upstreams that a setup added and no other client uses, and their secrets.
+func (s *Service) remove(ctx context.Context, by capability.Principal, r record) (removed []string) {
+	records := s.records()
+	delete(records, r.Client)
 	for _, name := range r.Added {
-		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
-			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, r.secretsOf(name)...)
-			if err := s.save(other); err != nil {
+		if other, ok := userOf(records, name); ok { // that client's undo removes it
+			records[other.Client] = r.hand(other, name)
+			if err := s.save(records[other.Client]); err != nil {
 				s.cfg.Logger.Warn("record of a client not written", "client", other.Client, "err", err)
 			}
 			continue
@@ -608,14 +713,14 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
 	}
-	if r.CreatesToken || s.ownsToken(r.Client) {
-		if err := s.revoke(ctx, by, r.Client); err != nil {
-			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
-		}
-	}
-	_ = os.Remove(s.tokenFile(r.Client))
-	_ = os.Remove(s.recordFile(r.Client))
 	return removed
+}
+
+// hand returns the record of another client with an upstream of r, whose undo then removes it.
+func (r record) hand(other record, upstream string) record {
+	other.Added = append(slices.Clone(other.Added), upstream)
+	other.Secrets = append(slices.Clone(other.Secrets), r.secretsOf(upstream)...)
+	return other
 }
 
 // secretsOf returns the secrets that were created for one of the added upstreams: those that begin
@@ -653,17 +758,23 @@ func (s *Service) release(upstream string) error {
 	return nil
 }
 
-// usedElsewhere returns the record of another client whose servers include the upstream.
-func (s *Service) usedElsewhere(client, upstream string) (record, bool) {
+// records returns the records of all clients, by client.
+func (s *Service) records() map[string]record {
+	all := make(map[string]record)
 	for _, c := range clients.All() {
-		if c.Name == client {
-			continue
-		}
 		if r, err := s.record(c.Name); err == nil {
-			for _, name := range r.Servers {
-				if name == upstream {
-					return r, true
-				}
+			all[c.Name] = r
+		}
+	}
+	return all
+}
+
+// userOf returns the first record whose servers include the upstream.
+func userOf(records map[string]record, upstream string) (record, bool) {
+	for _, c := range clients.All() {
+		for _, name := range records[c.Name].Servers {
+			if name == upstream {
+				return records[c.Name], true
 			}
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,6 +99,23 @@ func (r *rig) start(t *testing.T) {
 	}
 }
 
+// Disconnect undoes a setup. It fails if the preview shows anything else than what is done.
+func (r *rig) Disconnect(ctx context.Context, by capability.Principal, name string) (setupserve.Result, error) {
+	shown, failed := r.PreviewUndo(name, nil)
+	done, err := r.Service.Disconnect(ctx, by, name)
+	if capability.CodeOf(failed) != capability.CodeOf(err) {
+		return done, fmt.Errorf("the preview of the undo: got %w, want %w", failed, err)
+	}
+	type part struct {
+		Difference string
+		Removed    []string
+	}
+	if d := cmp.Diff(part{done.Difference, done.Removed}, part{shown.Difference, shown.Removed}); err == nil && d != "" {
+		return done, fmt.Errorf("the preview of the undo differs from what was done (-done +shown):\n%s", d)
+	}
+	return done, err
+}
+
 func (r *rig) write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(r.user, name)
@@ -164,7 +183,7 @@ func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
 	if who, err := r.policy.Authenticate(token.Reveal()); err != nil || who.ID != "agent:claude" {
 		t.Errorf("the token is of %q (%v), want agent:claude", who.ID, err)
 	}
-	if _, err := r.Connect(t.Context(), admin(), "claude", all); capability.CodeOf(err) != capability.CodeConflict {
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{}); capability.CodeOf(err) != capability.CodeConflict {
 		t.Errorf("Connect again = %v, want conflict", err)
 	}
 
@@ -405,5 +424,86 @@ func TestServersOfProjectsStayWithTheReason(t *testing.T) {
 	}
 	if d := cmp.Diff(want, done.Left); err != nil || d != "" || done.Moved["files"] != "files" || len(r.upstreams.added) != 1 {
 		t.Errorf("Connect = moved %v, %v; want files; left (-want +got):\n%s", done.Moved, err, d)
+	}
+}
+
+func TestFurtherServersOfAClientMove(t *testing.T) {
+	t.Parallel()
+	for client, tt := range map[string]struct{ file, text string }{
+		"claude": {".claude.json", `{"mcpServers": {"c": {"command": "c"}, "b": {"command": "b", "env": {"B_TOKEN": "very-secret-1"}}, "a": {"command": "a"}}, "x": 1}`},
+		"codex": {
+			".codex/config.toml",
+			"[mcp_servers.c]\ncommand = \"c\"\n\n[mcp_servers.b]\ncommand = \"b\"\nenv = { B_TOKEN = \"very-secret-1\" }\n\n[mcp_servers.a]\ncommand = \"a\"\n",
+		},
+		"goose": {
+			".config/goose/config.yaml", "extensions:\n  c: {type: stdio, cmd: c}\n  b:\n    type: stdio\n    cmd: b\n    envs: {B_TOKEN: very-secret-1}\n" +
+				"  a:\n    type: stdio\n    cmd: a\nx: 1\n",
+		},
+	} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			file := r.write(t, tt.file, tt.text)
+			if _, err := r.Connect(t.Context(), admin(), client, setupserve.Request{Move: []string{"a"}}); err != nil {
+				t.Fatalf("connecting: %v", err)
+			}
+			connected := read(t, file)
+			dry, err := r.Connect(t.Context(), admin(), client, setupserve.Request{Move: []string{"a", "b"}, DryRun: true})
+			if err != nil || dry.Moved["b"] != "b" || len(dry.Moved) != 1 || dry.Left["a"] != "" || strings.Contains(dry.Difference, "very-secret") {
+				t.Fatalf("a dry run: got moved %v, left %v, %s, %v; want b moved, and its secret masked", dry.Moved, dry.Left, dry.Difference, err)
+			}
+			if got := read(t, file); got != connected {
+				t.Fatalf("after a dry run the file has\n%s\nwant\n%s", got, connected)
+			}
+			done, err := r.Connect(t.Context(), admin(), client, setupserve.Request{Move: []string{"b"}})
+			if err != nil || done.Moved["b"] != "b" {
+				t.Fatalf("moving one more: got %v, %v; want b moved", done.Moved, err)
+			}
+			if got := read(t, file); strings.Contains(got, "very-secret") || !strings.Contains(got, "/bin/junctor") {
+				t.Errorf("the file has\n%s\nwant junctor, and b removed", got)
+			}
+			r.start(t)
+			undone, err := r.Disconnect(t.Context(), admin(), client)
+			if err != nil || !slices.Equal(undone.Removed, []string{"a", "b"}) {
+				t.Errorf("undoing: got removed %v, %v; want a and b", undone.Removed, err)
+			}
+			if got := read(t, file); got != tt.text {
+				t.Errorf("after the undo the file has\n%s\nwant\n%s", got, tt.text)
+			}
+			if list, err := r.secrets.List(); err != nil || len(list)+len(r.upstreams.added) > 0 {
+				t.Errorf("after the undo: secrets %v (%v), upstreams %v; want none", list, err, r.upstreams.added)
+			}
+		})
+	}
+}
+
+// TestFurtherServersThatCannotMoveLeaveTheSetup holds a failure of the change of the file.
+func TestFurtherServersThatCannotMoveLeaveTheSetup(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	const text = `{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b", "env": {"B_TOKEN": "very-secret-1"}}}}`
+	file := r.write(t, ".claude.json", text)
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"a"}}); err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	connected := read(t, file)
+	if err := os.Mkdir(file+".lock", 0o700); err != nil {
+		t.Fatalf("locking the file: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.Connect(ctx, admin(), "claude", setupserve.Request{Move: []string{"b"}}); err == nil {
+		t.Error("moving with a locked file: got no error, want one")
+	}
+	if err := os.Remove(file + ".lock"); err != nil {
+		t.Fatalf("unlocking the file: %v", err)
+	}
+	secrets, err := r.secrets.List()
+	if got := read(t, file); got != connected || err != nil || len(secrets) > 0 || len(r.upstreams.added) != 1 {
+		t.Errorf("after the failure: file %s, secrets %v (%v), upstreams %v; want %s and the first upstream only", got, secrets, err,
+			r.upstreams.added, connected)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil || read(t, file) != text {
+		t.Errorf("after the undo (%v) the file has %s, want %s", err, read(t, file), text)
 	}
 }

@@ -46,6 +46,7 @@ func UserOwned(op, what string) error {
 type Difference struct {
 	Exists  bool
 	Members []string // those that differ, sorted
+	Away    string   // why the object does not work at present; "" if it does
 }
 
 // Compare returns the difference of two records by their JSON members, of which mark and declared

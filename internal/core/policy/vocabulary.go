@@ -20,6 +20,8 @@ type Name struct {
 	Type string // Action, Module, Server or Tool
 	ID   string
 	Near []string // names of the catalog that are similar
+	// Away is true if the catalog has nothing of the server or extension of the name, as after its removal.
+	Away bool `json:"-"`
 }
 
 // entityTypes returns the types of the entities of a request, and of their parents.
@@ -286,9 +288,24 @@ func (p *Policy) Unknown(snap *catalog.Snapshot) (list []Name) {
 	known := namesOf(snap)
 	for _, n := range names {
 		if _, found := slices.BinarySearch(known[n.Type], n.ID); !found {
-			n.Near = command.Nearest(n.ID, known[n.Type])
+			n.Near, n.Away = command.Nearest(n.ID, known[n.Type]), away(n, known)
 			list = append(list, n)
 		}
 	}
 	return list
+}
+
+// away reports whether a name that is not known belongs to a server or an extension of which nothing is.
+func away(n Name, known map[string][]string) bool {
+	of := strings.LastIndexByte(n.ID, '.')
+	switch {
+	case n.Type == "Server":
+		return true
+	case n.Type == "Tool":
+		server, _, _ := strings.Cut(n.ID, "/")
+		return !slices.Contains(known["Server"], server)
+	case n.Type != "Action" || !strings.HasPrefix(n.ID, "ext."):
+		return false
+	}
+	return !slices.ContainsFunc(known["Action"], func(name string) bool { return strings.HasPrefix(name, n.ID[:of+1]) })
 }

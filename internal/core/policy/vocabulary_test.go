@@ -54,3 +54,22 @@ func TestNamesThatNobodyHas(t *testing.T) {
 		t.Errorf("p.Unknown(c.Snapshot()) differs from want (-want +got):\n%s", d)
 	}
 }
+
+func TestUnknownNameOfServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	p := open(t, `@id("a") forbid (principal, action in [Action::"ext.mcp.gone.x", Action::"fs.writeTxt"], resource);
+@id("b") forbid (principal, action, resource in Server::"gone");
+@id("c") forbid (principal, action, resource == Tool::"gone/x");`)
+	c, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		t.Fatalf("making a catalog: %v", err)
+	}
+	got := make(map[string]bool)
+	for _, n := range p.Unknown(c.Snapshot()) {
+		got[n.ID] = n.Away
+	}
+	want := map[string]bool{"ext.mcp.gone.x": true, "fs.writeTxt": false, "gone": true, "gone/x": true}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("which unknown names are of a server that is away (-want +got):\n%s", d)
+	}
+}

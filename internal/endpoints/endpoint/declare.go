@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -142,6 +143,9 @@ func (r *Registry) Compare(mark managed.Mark, id string, spec []byte) (managed.D
 		if value, gone := r.cfg.Secrets.Get(want.TokenName); gone == nil && !old.token.Equal(value.Reveal()) {
 			d.Members = append(d.Members, "token")
 		}
+	}
+	if a := old.availability(); a.State != capability.StateReady {
+		d.Away = cmp.Or(a.Reason, string(a.State))
 	}
 	return d, err
 }

@@ -61,6 +61,44 @@ func createJournal(path string) (*journalFile, error) {
 	return &journalFile{f}, nil
 }
 
+// openJournal opens a journal to append to it. whole is its size, without an entry that is not complete,
+// which is removed.
+func openJournal(path string) (j *journalFile, whole int64, err error) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		whole = int64(bytes.LastIndexByte(data, '\n') + 1)
+		err = os.Truncate(path, whole)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return nil, 0, capability.Wrap(capability.CodeFailed, "overlay.apply", "the journal "+path+" cannot be opened", err)
+	}
+	return &journalFile{f}, whole, nil
+}
+
+// undoFrom reverts the changes in a journal that were appended after its first bytes, and cuts them off.
+func undoFrom(ctx context.Context, journal string, whole int64) error {
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+	}
+	added, err := decodeEntries(data[whole:])
+	var all []error
+	for _, e := range slices.Backward(added) {
+		all = append(all, e.undo(ctx, journal))
+	}
+	if err = errors.Join(append(all, err)...); err != nil {
+		return err
+	}
+	if err := os.Truncate(journal, whole); err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be changed", err)
+	}
+	return nil
+}
+
 // add appends an entry and returns when it is on disk. Another session may append too.
 func (j *journalFile) add(e entry) error {
 	line, err := jsonx.Marshal(e)
@@ -83,19 +121,10 @@ func (j *journalFile) add(e entry) error {
 // the journal, returns the errors joined, and may be called again. It leaves things that were
 // changed since, such as a link in place of a file, or another value.
 func Undo(ctx context.Context, journal string) error {
-	data, err := os.ReadFile(journal)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	entries, err := readJournal(journal)
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+		return err
 	}
-	entries, err := decodeEntries(data)
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
-			With("overlay_journal", "look into it: each line says what was changed and what was there before")
-	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return takenFirst(a) - takenFirst(b) })
 	var all []error
 	for _, e := range slices.Backward(entries) {
 		if err := e.undo(ctx, journal); err != nil {
@@ -109,6 +138,43 @@ func Undo(ctx context.Context, journal string) error {
 		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be removed", err)
 	}
 	return nil
+}
+
+// PreviewUndo returns the content that a file would have after an undo, and whether it would be removed.
+// The changes in the journal must all be of kind Merge, Block, Cut or Insert and of this file.
+func PreviewUndo(journal string, text []byte) (after []byte, removed bool, err error) {
+	entries, err := readJournal(journal)
+	if err != nil || text == nil {
+		return text, false, err
+	}
+	for _, e := range slices.Backward(entries) {
+		switch e.Kind {
+		case Merge, Block, Cut, Insert:
+			if text, removed, err = e.reverted(text); err != nil || removed {
+				return nil, removed, err
+			}
+		case Folder, Private, Link, madeFolders:
+		}
+	}
+	return text, false, nil
+}
+
+// readJournal returns the changes in a journal, in the order in which they were made, or nil without one.
+func readJournal(journal string) ([]entry, error) {
+	data, err := os.ReadFile(journal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+	}
+	entries, err := decodeEntries(data)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
+			With("overlay_journal", "look into it: each line says what was changed and what was there before")
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return takenFirst(a) - takenFirst(b) })
+	return entries, nil
 }
 
 func takenFirst(e entry) int {
@@ -249,31 +315,39 @@ func (e *entry) undoShared(ctx context.Context, p *place, journal string) error 
 			return err
 		}
 	}
-	var want []byte
+	want, gone, err := e.reverted(now.data)
 	switch {
-	case digest(now.data) == e.After:
-		want = e.Before
-	case e.Kind == Block:
-		want = e.Block.removeFrom(now.data)
-	case e.Kind == Cut:
-		want = uncut(now.data, e.Anchor, []byte(e.Text))
-	case e.Kind == Insert:
-		want = now.data
-		if bytes.Count(want, []byte(e.Text)) == 1 {
-			want = bytes.Replace(want, []byte(e.Text), nil, 1)
-		}
-	default:
-		if want, err = takeBack(now.data, e.Edits, e.Done); err != nil {
-			return err
-		}
-	}
-	switch {
-	case !e.Existed && e.Kind == Merge && isEmptyObject(want), !e.Existed && len(want) == 0:
+	case err != nil:
+		return err
+	case gone:
 		return p.root.Remove(p.rel)
 	case bytes.Equal(want, now.data):
 		return nil
 	}
 	return p.replace(want, now)
+}
+
+// reverted returns the content of a shared file without the session's change, and whether the file
+// is to be removed, because the session created it and nothing else is left.
+func (e *entry) reverted(now []byte) (want []byte, gone bool, err error) {
+	switch {
+	case digest(now) == e.After:
+		want = e.Before
+	case e.Kind == Block:
+		want = e.Block.removeFrom(now)
+	case e.Kind == Cut:
+		want = e.uncut(now)
+	case e.Kind == Insert:
+		want = now
+		if bytes.Count(want, []byte(e.Text)) == 1 {
+			want = bytes.Replace(want, []byte(e.Text), nil, 1)
+		}
+	default:
+		if want, err = takeBack(now, e.Edits, e.Done); err != nil {
+			return nil, false, err
+		}
+	}
+	return want, !e.Existed && (e.Kind == Merge && isEmptyObject(want) || len(want) == 0), nil
 }
 
 // behind returns doc with text behind the line anchor. ok is false unless that occurs exactly once.
@@ -310,11 +384,17 @@ func reindent(text, rest string) string {
 	return out.String()
 }
 
-// uncut puts text back into a changed file, behind the line anchor or at the end, unless it is there
-// again.
-func uncut(doc []byte, anchor string, text []byte) []byte {
+// uncut puts the text of a Cut back into a changed file, behind the line Anchor, before the header of the
+// table that followed it, or at the end, unless it is there again.
+func (e *entry) uncut(doc []byte) []byte {
+	anchor, text := e.Anchor, []byte(e.Text)
 	if bytes.Contains(doc, bytes.TrimSpace(text)) {
 		return doc
+	}
+	if _, tail, ok := bytes.Cut(e.Before, text); ok && anchor == "" {
+		if out, ok := before(doc, tail, text); ok {
+			return out
+		}
 	}
 	if _, rest, ok := bytes.Cut(doc, []byte(anchor)); ok && anchor != "" {
 		if out, ok := behind(doc, anchor, reindent(string(text), string(rest))); ok {
@@ -331,4 +411,23 @@ func uncut(doc []byte, anchor string, text []byte) []byte {
 		doc = append(doc, '\n')
 	}
 	return append(doc, text...)
+}
+
+// before returns doc with text before the line with which tail begins, which must be the header of a TOML
+// table. ok is false unless doc has that line exactly once.
+func before(doc, tail, text []byte) (out []byte, ok bool) {
+	header, _, _ := bytes.Cut(tail, []byte("\n"))
+	if !bytes.HasPrefix(header, []byte("[")) {
+		return nil, false
+	}
+	for line := range bytes.Lines(doc) {
+		if mark(line) == mark(header) {
+			if ok {
+				return nil, false
+			}
+			out, ok = append(out, text...), true
+		}
+		out = append(out, line...)
+	}
+	return out, ok
 }

@@ -18,6 +18,9 @@ type done struct {
 	Nothing bool   `json:"nothing,omitempty"` // the value was already present
 	Known   int    `json:"known"`             // number of the keys that existed
 	Before  []byte `json:"before,omitempty"`  // the text of the value that was replaced
+	// Behind are the keys before the one that was removed, the nearest first, if Ordered is true.
+	Behind  []string `json:"behind,omitempty"`
+	Ordered bool     `json:"ordered,omitempty"`
 }
 
 type span struct{ from, to int }
@@ -94,7 +97,7 @@ func find(doc []byte, keys []string) (path []step, ok bool) {
 			return path, false
 		}
 		list, end := items(doc, at)
-		i := slices.IndexFunc(list, func(it item) bool { name, _ := jsonx.Text(it.key.of(doc)); return name == k })
+		i := slices.IndexFunc(list, func(it item) bool { return it.name(doc) == k })
 		if i < 0 {
 			return path, true
 		}
@@ -124,6 +127,12 @@ func (s step) cut(doc []byte) []byte {
 		from.from = s.box.from + 1
 	}
 	return splice(doc, from, nil)
+}
+
+// name returns the key of a member.
+func (it item) name(doc []byte) string {
+	name, _ := jsonx.Text(it.key.of(doc))
+	return name
 }
 
 func (it item) begin() int {
@@ -158,6 +167,32 @@ func insert(doc []byte, at int, key, value []byte) []byte {
 		value = slices.Concat(key, colon, value)
 	}
 	return splice(text, span{where, where}, slices.Concat(lead, value))
+}
+
+// putBack returns doc with a removed member in the object at at: behind the nearest of the members that
+// were before it, or else as the first one. Without their names it becomes the last one.
+func (d *done) putBack(doc []byte, at int) []byte {
+	plain := Plain(doc)
+	list, _ := items(plain, at)
+	i := -1
+	for _, name := range d.Behind {
+		if i = slices.IndexFunc(list, func(it item) bool { return it.name(plain) == name }); i >= 0 {
+			break
+		}
+	}
+	if !d.Ordered || i == len(list)-1 { // also an empty object
+		return insert(doc, at, d.Key, d.Before)
+	}
+	next := list[i+1]
+	colon := plain[next.key.to:next.value.from]
+	gap := slices.Concat([]byte(","), plain[at+1:list[0].begin()])
+	if len(list) > 1 {
+		j := max(i, 0)
+		gap = plain[list[j].value.to:list[j+1].begin()]
+	} else if len(gap) == 1 && len(colon) > 1 {
+		gap = []byte(", ")
+	}
+	return splice(doc, span{next.begin(), next.begin()}, slices.Concat(d.Key, colon, d.Before, gap))
 }
 
 // Plain returns a JSON document with comments and trailing commas replaced by white space of the same
@@ -265,6 +300,19 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 	return insert(doc, old.from, nil, e.Value), d, nil
 }
 
+// behind returns the keys before the edited member, the nearest first. ok is false if doc does not have it.
+func (e Edit) behind(doc []byte) (keys []string, ok bool) {
+	path, _ := find(doc, e.Keys)
+	if len(path) < len(e.Keys) {
+		return nil, false
+	}
+	leaf := path[len(path)-1]
+	for _, it := range slices.Backward(leaf.list[max(0, leaf.i-maxBehind):leaf.i]) {
+		keys = append(keys, it.name(doc))
+	}
+	return keys, true
+}
+
 // element returns the last element of an array that equals the edit's value, or the zero step.
 func (e Edit) element(doc []byte, at int) (s step) {
 	list, end := items(Plain(doc), at)
@@ -286,7 +334,7 @@ func (e Edit) revert(doc []byte, d done) []byte {
 			at = path[len(path)-1].value().from
 		}
 		if doc[at] == '{' {
-			return insert(doc, at, d.Key, d.Before)
+			return d.putBack(doc, at)
 		}
 	}
 	if d.Nothing || e.Remove || len(path) < len(e.Keys) {
@@ -332,6 +380,7 @@ func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 	if !isObject(doc) {
 		return nil, nil, broken("it is not one JSON object")
 	}
+	original := doc
 	for _, e := range edits {
 		if len(e.Keys) == 0 || !e.Remove && !jsonx.Valid(e.Value) {
 			return nil, nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply",
@@ -340,6 +389,9 @@ func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 		var d done
 		if doc, d, err = e.apply(doc); err != nil {
 			return nil, nil, err
+		}
+		if e.Remove && !d.Nothing {
+			d.Behind, d.Ordered = e.behind(original)
 		}
 		all = append(all, d)
 	}

@@ -9,6 +9,7 @@ const maxUp = 64
 const (
 	MaxFile    = 16 << 20 // bytes of a file that is changed
 	MaxChanges = 256      // of one session
+	maxBehind  = 64       // keys before a removed one that are kept for its place
 )
 
 // A lock that was not refreshed for staleTimeout counts as abandoned. A held lock is checked at

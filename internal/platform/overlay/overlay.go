@@ -37,7 +37,8 @@ const (
 	// accepted and stay.
 	Merge Kind = "merge"
 	// Cut removes Text, which must occur exactly once, from a text file. Undo puts it back in
-	// its place or, if the file was changed since, behind the line Anchor, or else at the end.
+	// its place or, if the file was changed since, behind the line Anchor, before the table of TOML
+	// that followed it, or else at the end.
 	Cut Kind = "cut"
 	// Insert puts Text behind the line Anchor, which must occur exactly once, in a text file.
 	// Undo removes it.
@@ -105,6 +106,33 @@ func Apply(ctx context.Context, journal, owner string, changes []Change) error {
 		return errors.Join(err, undo)
 	}
 	return err
+}
+
+// Extend applies further changes to a session that exists, with the rules and errors of Apply. If one
+// fails, the session is as it was before.
+func Extend(ctx context.Context, journal, owner string, changes []Change) error {
+	before, err := readJournal(journal)
+	if err != nil {
+		return err
+	}
+	if before == nil || !ownerForm.MatchString(owner) || len(before)+len(changes) > MaxChanges {
+		return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "a session that exists has a plain name and at most %d changes",
+			MaxChanges).With("overlay_invalid", "undo it, and make all changes in a new one")
+	}
+	j, whole, err := openJournal(journal)
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		if err = apply(ctx, j, owner, &changes[i]); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, j.Close())
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, undoFrom(context.WithoutCancel(ctx), journal, whole))
 }
 
 var ownerForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)

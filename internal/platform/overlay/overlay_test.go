@@ -2,6 +2,7 @@ package overlay_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -457,5 +458,96 @@ func TestLinesComeBackBehindTheirAnchor(t *testing.T) {
 		if got, err := overlay.Preview([]byte(text), "x", twice); err == nil {
 			t.Errorf("Preview(%q) = %q, want an error", text, got)
 		}
+	}
+}
+
+// TestRemovedMembersComeBackInTheirOrder holds the undo in files that were changed since.
+func TestRemovedMembersComeBackInTheirOrder(t *testing.T) {
+	t.Parallel()
+	remove := func(name string) overlay.Edit { return overlay.Edit{Keys: []string{"s", name}, Remove: true} }
+	table := func(name string) overlay.Change {
+		return overlay.Change{Kind: overlay.Cut, Text: "[" + name + "]\nx = 1\n"}
+	}
+	merge := overlay.Change{Kind: overlay.Merge, Edits: []overlay.Edit{set("0", "s", "own"), remove("a"), remove("b"), remove("c")}}
+	const three = `{"s": {"c": 1, "a": 2, "b": 3}}`
+	for _, tt := range []struct {
+		name, before, now, want string
+		changes                 []overlay.Change
+	}{
+		{"all of them", three, `{"n": 1, "s": {"own": 0}}`, `{"n": 1, "s": {"c": 1, "a": 2, "b": 3}}`, []overlay.Change{merge}},
+		{
+			"beside one that stays", `{"s": {"c": 1, "z": 9, "a": 2, "b": 3, "y": 8}}`, `{"s":{"z":9,"new":7,"y":8,"own":0},"n":1}`,
+			`{"s":{"c":1,"z":9,"a":2,"b":3,"new":7,"y":8},"n":1}`,
+			[]overlay.Change{merge},
+		},
+		{
+			"on lines", "{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3\n  }\n}\n",
+			"{\n  \"s\": {\n    \"own\": 0,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n",
+			"{\n  \"s\": {\n    \"c\": 1,\n    \"a\": 2,\n    \"b\": 3,\n    \"new\": 7\n  },\n  \"n\": 1\n}\n",
+			[]overlay.Change{merge},
+		},
+		{
+			"one that is there again", three, `{"s": {"own": 0, "a": 5}}`, `{"s": {"c": 1, "a": 5, "b": 3}}`, []overlay.Change{merge},
+		},
+		{
+			"tables", "k = 1\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n", "k = 2\n[new]\n[z]\n",
+			"k = 2\n[new]\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n[z]\n",
+			[]overlay.Change{table("a"), table("b"), table("c")},
+		},
+		{
+			"tables at the end", "[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n", "k = 2\n",
+			"k = 2\n[c]\nx = 1\n[a]\nx = 1\n[b]\nx = 1\n",
+			[]overlay.Change{table("a"), table("b"), table("c")},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGround(t)
+			path := filepath.Join(g.home, "settings")
+			g.write(path, tt.before, 0o600)
+			for i := range tt.changes {
+				tt.changes[i].Root, tt.changes[i].Path = g.home, path
+			}
+			g.apply(tt.changes...)
+			g.write(path, tt.now, 0o600)
+			g.undo()
+			if got := g.read(path); got != tt.want {
+				t.Errorf("after the undo: got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestExtendedSessionIsUndoneWhole holds further changes of a session, and one that fails.
+func TestExtendedSessionIsUndoneWhole(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	path := filepath.Join(g.home, "settings")
+	const before = "a\nb\nc\n"
+	g.write(path, before, 0o600)
+	cut := func(text string) overlay.Change {
+		return overlay.Change{Kind: overlay.Cut, Root: g.home, Path: path, Text: text}
+	}
+	if err := overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("a\n")}); capability.AsError(err).Reason != "overlay_invalid" {
+		t.Errorf("extending without a session: got %v, want overlay_invalid", err)
+	}
+	g.apply(cut("a\n"))
+	f, err := os.OpenFile(g.journal, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(`{"kind":"cut","text":"not whole`) // the process ended while it was written
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatalf("writing half an entry: %v", err)
+	}
+	err = overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("b\n"), cut("none\n")})
+	if got := g.read(path); capability.AsError(err).Reason != "overlay_broken" || got != "b\nc\n" {
+		t.Errorf("extending with a change that fails: got %v and %q, want overlay_broken and what was there before", err, got)
+	}
+	if err := overlay.Extend(t.Context(), g.journal, "s", []overlay.Change{cut("b\n")}); err != nil || g.read(path) != "c\n" {
+		t.Errorf("extending: got %v and %q, want c alone", err, g.read(path))
+	}
+	g.undo()
+	if got := g.read(path); got != before {
+		t.Errorf("after the undo: got %q, want %q", got, before)
 	}
 }

@@ -59,6 +59,8 @@ type Server struct {
 	Headers map[string]string `json:"-"`
 }
 
+func (s Server) isSet() bool { return s.Command != "" || s.URL != "" }
+
 // EntryName is the name under which junctor is a server of each client.
 const EntryName = "junctor"
 

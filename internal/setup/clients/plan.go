@@ -16,8 +16,8 @@ import (
 )
 
 // Plan returns the changes that give a client the server junctor, which is own, and remove other
-// servers from it. home is the folder that contains the file. A server that cannot be
-// removed safely is left out and returned in left, with the reason.
+// servers from it. A zero own leaves the entry of junctor as it is. home is the folder that contains the
+// file. A server that cannot be removed safely is left out and returned in left, with the reason.
 func (c Client) Plan(home, file string, now Config, own Server, remove []string) (
 	changes []overlay.Change, left map[string]string, err error,
 ) {
@@ -31,11 +31,14 @@ func (c Client) Plan(home, file string, now Config, own Server, remove []string)
 	if c.Format == YAML {
 		return c.planYAML(home, file, now, own, remove)
 	}
-	value, err := c.value(own)
-	if err != nil {
-		return nil, nil, err
+	var edits []overlay.Edit
+	if own.isSet() {
+		value, err := c.value(own)
+		if err != nil {
+			return nil, nil, err
+		}
+		edits = append(edits, overlay.Edit{Keys: append(slices.Clone(c.Keys), EntryName), Value: value})
 	}
-	edits := []overlay.Edit{{Keys: append(slices.Clone(c.Keys), EntryName), Value: value}}
 	for _, name := range remove {
 		edits = append(edits, overlay.Edit{Keys: append(slices.Clone(c.Keys), name), Remove: true})
 	}
@@ -55,6 +58,9 @@ func (c Client) planTOML(home, file string, now Config, own Server, remove []str
 		}
 		changes = append(changes, overlay.Change{Kind: overlay.Cut, Root: home, Path: file, Text: string(table)})
 		text = rest
+	}
+	if !own.isSet() {
+		return changes, left
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "[%s.%s]\n", c.Keys[0], EntryName)

@@ -41,6 +41,11 @@ type Config struct {
 	Servers   []Found
 }
 
+// Has reports whether the configuration has a server of this name.
+func (c Config) Has(name string) bool {
+	return slices.ContainsFunc(c.Servers, func(f Found) bool { return f.Name == name })
+}
+
 // Read reads a configuration file. A missing file is an empty configuration. Error: invalid_input,
 // reason client_config, with the file and the fault, if it is not of the expected form; it is
 // never changed then.
@@ -52,6 +57,11 @@ func (c Client) Read(file string) (Config, error) {
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())
 	}
+	return c.Parse(file, text)
+}
+
+// Parse reads the text of a configuration file. Error: as of Read.
+func (c Client) Parse(file string, text []byte) (Config, error) {
 	out, err := c.parse(text)
 	if err != nil {
 		return Config{}, c.broken(file, err.Error())

@@ -23,7 +23,7 @@ func (c Client) planYAML(home, file string, now Config, own Server, remove []str
 	left = make(map[string]string)
 	text, key := now.Text, c.Keys[0]
 	anchor, _, indent := yamlBlock(text, key)
-	if now.Connected {
+	if now.Connected && own.isSet() {
 		remove = append(slices.Clone(remove), EntryName) // which the undo puts back
 	}
 	for _, name := range remove {
@@ -37,6 +37,9 @@ func (c Client) planYAML(home, file string, now Config, own Server, remove []str
 		}
 		changes = append(changes, overlay.Change{Kind: overlay.Cut, Root: home, Path: file, Text: string(entry), Anchor: anchor})
 		text = rest
+	}
+	if !own.isSet() {
+		return changes, left, nil
 	}
 	entry := yamlEntry(indent, own)
 	change := overlay.Change{Kind: overlay.Insert, Root: home, Path: file, Text: entry, Anchor: anchor}

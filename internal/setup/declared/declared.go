@@ -82,7 +82,7 @@ type Row struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
 	Action string `json:"action"`
-	Detail string `json:"detail,omitempty"` // of a change: its members; of an error: the reason
+	Detail string `json:"detail,omitempty"` // of a change: its members; of an error, or a kept object that is not connected: the reason
 }
 
 // File is a file that is compared in place of those in the folder.
@@ -217,6 +217,9 @@ func (f *Files) plan(files []hostfs.File) (steps []step, err error) {
 			s.Action, s.Detail = Change, strings.Join(difference.Members, ", ")
 		case difference.Exists:
 			s.Action = Keep
+			if difference.Away != "" {
+				s.Detail = "not connected: " + difference.Away
+			}
 		}
 		steps = append(steps, s)
 	}

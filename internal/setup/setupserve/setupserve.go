@@ -24,6 +24,9 @@ type Clients interface {
 	Connect(ctx context.Context, by capability.Principal, name string, req Request) (Result, error)
 	// Disconnect undoes Connect. Error: not_found, reason client_not_set_up.
 	Disconnect(ctx context.Context, by capability.Principal, name string) (Result, error)
+	// PreviewUndo returns what Disconnect would do after the undo of other clients, and changes nothing.
+	// Error: as of Disconnect.
+	PreviewUndo(name string, after []string) (Result, error)
 	// Import adds the MCP servers of a file, which stays as it is. Error: invalid_input, reason
 	// client_config.
 	Import(ctx context.Context, by capability.Principal, req Import) (Result, error)
@@ -74,15 +77,17 @@ type Result struct {
 	Difference string            `json:"difference,omitempty"` // lines of the file, with credentials masked
 	Moved      map[string]string `json:"moved"`
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
-	// Removed are the upstreams that an undo removed from junctor.
+	// Removed are the upstreams that an undo removed from junctor, or would.
 	Removed []string `json:"removed,omitempty"`
+	// Kept are the upstreams that an undo would leave, and the clients that use them.
+	Kept map[string]string `json:"kept,omitempty"`
 	// Warnings are sentences about what should be considered.
 	Warnings []string `json:"warnings,omitempty"`
 	// Folders are what the programs of the moved servers see besides the system.
 	Folders map[string]Folders `json:"folders,omitempty"`
 	// Unreached are the folders that moved servers name and their programs do not see, or may only read.
 	Unreached map[string][]Unreached `json:"unreached,omitempty"`
-	// Secrets are the names of those that an import created, or would.
+	// Secrets are the names of those that an import created, or would, or that an undo would remove.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
@@ -136,6 +141,10 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	}))
 	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
 	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
+	mux.Handle("GET /api/v1/clients/{name}/undo", admin(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		out, err := s.Clients.PreviewUndo(r.PathValue("name"), r.URL.Query()["after"])
+		return httpapi.Answer(w, out, err)
+	}))
 	mux.Handle("POST /api/v1/imports", admin(s.importFile))
 	mux.Handle("POST /api/v1/apply", s.Door.Guard(s.apply, capability.RoleAdmin, capability.RoleOperator))
 }

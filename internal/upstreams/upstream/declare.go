@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/junctor-run/junctor/capability"
@@ -56,7 +57,13 @@ func (r *Registry) Compare(mark managed.Mark, name string, spec []byte) (managed
 	if u.record.Managed == nil {
 		return managed.Difference{}, managed.UserOwned("upstreams.declare", "the upstream "+name)
 	}
-	return managed.Compare(u.record, rec, u.record.Managed, rec.Managed)
+	d, err := managed.Compare(u.record, rec, u.record.Managed, rec.Managed)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if state := u.state; state.State != capability.StateReady && !u.record.Disabled {
+		d.Away = cmp.Or(state.Reason, string(state.State))
+	}
+	return d, err
 }
 
 // Declare adds the upstream that a file declares, or changes it and keeps its approved definitions.

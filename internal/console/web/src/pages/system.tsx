@@ -3,6 +3,9 @@ import { get } from "../api";
 import { Act, Show, Tag, Title, json, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
 
+// rank orders findings: faults, warnings (which have a remedy), and the rest.
+const rank = (c: any) => (!c.ok ? 0 : c.remedy ? 1 : 2);
+
 export function System() {
   const status = useLoad<any>("/api/v1/status", /^server\./, 5000);
   const doctor = useLoad<{ checks: any[] }>("/api/v1/doctor", /^server\./, 60000);
@@ -14,9 +17,9 @@ export function System() {
       <Show of={doctor}>
         {({ checks }) => (
           <ul class="list">
-            {[...checks].sort((a, b) => Number(a.ok) - Number(b.ok)).map((c) => (
+            {[...checks].sort((a, b) => rank(a) - rank(b)).map((c) => (
               <li class="row c-two" key={c.name}>
-                <Tag is={c.ok ? "ok" : "bad"}>{c.ok ? "good" : "look at it"}</Tag>
+                <Tag is={(["bad", "wait", "ok"] as const)[rank(c)]}>{["look at it", "warning", "good"][rank(c)]}</Tag>
                 <span>
                   <b>{visible(c.name)}</b> <span class="who">{visible(c.detail)}</span>
                   {c.remedy && <div>{visible(c.remedy)}</div>}
