@@ -126,8 +126,11 @@ func (s *served) events() error {
 		silence.Reset(silenceTimeout)
 		line, whole, err := readLine(in, maxLine)
 		silence.Stop() // a session that reads slowly is not the server's silence
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
 		if err != nil {
-			return errors.Join(err, context.Cause(ctx))
+			return err
 		}
 		if !whole {
 			return fmt.Errorf("one has more than %d bytes", maxLine)

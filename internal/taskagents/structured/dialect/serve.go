@@ -73,7 +73,6 @@ func (a *serve) opened(result jsonx.Raw, fail *rpcError) Step {
 	return told(Told{Kind: Opened, Token: r.ID})
 }
 
-// Say implements Dialect.
 func (a *serve) Say(text string, working bool) (Step, bool) {
 	if working || a.working {
 		return Step{}, false
