@@ -63,6 +63,7 @@ func programs() []program {
 		},
 		{
 			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
+			presets: true, questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
 			noResume: "opencode run does not tell the name of its conversation",
 			noUsage:  "opencode run does not report it, and its records are a database",

@@ -270,3 +270,32 @@ func TestADeniedTaskAsksNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestCommandsCannotAnswerForTheUser runs a command in OpenCode, whose server would answer questions to
+// anyone with its password: commands do not inherit it.
+func TestCommandsCannotAnswerForTheUser(t *testing.T) {
+	bin, _ := commands(t)
+	if _, err := os.Stat(filepath.Join(bin, "opencode")); err != nil || os.Getenv("TASK_AGENTS_SHORT") != "" {
+		t.Skip("opencode is not installed, or the short form; run: make test-agents")
+	}
+	for _, c := range programs() {
+		if c.name != "opencode" {
+			continue
+		}
+		r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
+		dir := r.workspace(t, "work")
+		var err error
+		r.fake, err = fakemodel.Start(fakemodel.Script{
+			"PLAY-PASSWORD": {{Run: `echo "[$OPENCODE_SERVER_PASSWORD$npm_config_fetch_retries] $PARALLAX_SESSION_ID" > ` + filepath.Join(dir, "env.txt")}, {Say: "Done."}},
+		})
+		ok(t, err)
+		t.Cleanup(r.fake.Close)
+		s := r.spawnIn(t, "structured", "autonomous", dir, "Run. PLAY-PASSWORD", "")
+		r.completed(t, s.ID, 1)
+		data, err := os.ReadFile(filepath.Join(dir, "env.txt"))
+		if got, want := string(data), "[] "+s.ID+"\n"; err != nil || got != want {
+			t.Errorf("a command found %q, %v, want %q", got, err, want)
+		}
+		r.stop(t, s.ID)
+	}
+}

@@ -13,6 +13,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -313,7 +314,8 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		manifest = a.cfg.Skills.Equip(ctx, by, Equipment{Session: id, Thread: m.ThreadID, Task: req.Task, Repo: m.Repo})
 	}
 	plan, err := programs.Build(programs.Spawn{
-		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
+		Framework: g.framework, Binary: program.Path, Version: program.Version, Password: rand.Text(),
+		Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "", Structured: g.structured,
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
 		Provider: req.Provider, BaseURL: req.BaseURL,
@@ -346,7 +348,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	var s sessions.Live
 	if g.structured {
 		spec.Argv, spec.ResumeToken = plan.Structured, "" // the program reports its id of the conversation
-		s, err = a.structured(g, spec, req.ResumeToken)
+		s, err = a.structured(g, spec, plan.Protocol, req.ResumeToken)
 	} else {
 		spec.Recording = a.record(spec)
 		s, err = a.cfg.Sessions.Start(spec)
@@ -365,10 +367,10 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 
 // structured starts a session without a terminal. Permission requests of its protocol are
 // decided like those of hooks, which the program may also have.
-func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessions.Live, error) {
+func (a *Agents) structured(g *agent, spec sessions.Spec, protocol programs.Protocol, resume string) (sessions.Live, error) {
 	return a.cfg.Sessions.Run(spec.ID, func(tell func(sessions.Event)) (sessions.Live, error) {
 		return structured.Start(structured.Config{Tell: tell, Version: a.cfg.Version, Logger: a.cfg.Logger}, structured.Spec{
-			Spec: spec, Resume: resume, Preset: g.preset,
+			Spec: spec, Resume: resume, Protocol: protocol, Preset: g.preset,
 			Judge: func(ctx context.Context, ask structured.Ask) permit.Decision {
 				return a.permitted(ctx, spec.ID, g, ask.Tool, ask.Input, !ask.Filing)
 			},

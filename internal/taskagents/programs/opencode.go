@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -69,6 +70,13 @@ func (b *build) openCode() error {
 			"options": object{"baseURL": b.BaseURL, "apiKey": "{env:" + openCodeKey + "}"},
 		}}
 	}
+	if b.Structured && b.serves() {
+		config["plugin"] = []string{"file://" + b.private(quietPlugin, "quiet.js")}
+		config["experimental"] = object{"continue_loop_on_deny": true}
+		b.env[serverPassword] = b.Password
+		// With a plugin it waits for the installation of its package for plugins, offline for 70 s.
+		b.env["npm_config_fetch_retries"], b.env["npm_config_fetch_timeout"] = "0", "10000"
+	}
 	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
 	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
 	if b.Preset.Judge(ShellUse) == Ask {
@@ -83,8 +91,42 @@ func (b *build) openCode() error {
 	if !b.plan.TaskInArgv { // without a task, start its interactive screen
 		b.plan.Argv = slices.Delete(b.plan.Argv, 1, 2)
 	}
-	b.structured([]string{"acp"}, nil)
+	if b.Structured && b.serves() {
+		b.plan.Protocol = Serve
+		b.structured([]string{"serve"}, []string{"--hostname", "127.0.0.1", "--port", "0"})
+	} else {
+		b.structured([]string{"acp"}, nil)
+	}
 	return nil
+}
+
+// serverPassword is the variable with the password of OpenCode's server.
+const serverPassword = "OPENCODE_SERVER_PASSWORD"
+
+// quietPlugin removes the password from what OpenCode passes to the commands of the agent, which could
+// answer its own questions with it, and the settings below.
+const quietPlugin = `export const Junctor = async () => {
+  for (const name of ["` + serverPassword + `", "npm_config_fetch_retries", "npm_config_fetch_timeout"]) delete process.env[name]
+  return { "shell.env": async (_, output) => { output.env.` + serverPassword + ` = "" } }
+}
+`
+
+// serves reports whether the version offers all decisions over HTTP; 1.18 is the first one that was
+// tried. Without a password its server would be open to every user of the machine.
+func (b *build) serves() bool {
+	var major, minor int
+	_, err := fmt.Sscanf(b.Version, "%d.%d", &major, &minor)
+	return err == nil && b.Password != "" && (major > 1 || major == 1 && minor >= 18)
+}
+
+// ServerPassword returns the password of a program's server from its environment.
+func ServerPassword(env []string) string {
+	for _, e := range env {
+		if p, ok := strings.CutPrefix(e, serverPassword+"="); ok {
+			return p
+		}
+	}
+	return ""
 }
 
 // openCodePermissions returns the permission of each tool for a preset.

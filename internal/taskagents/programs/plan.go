@@ -16,10 +16,12 @@ import (
 type Spawn struct {
 	Framework Name
 	Binary    string // the program; "": found on PATH, a shell in SHELL
+	Version   string // of the program; "" if it is unknown
 	Session   string // our session's id
 	UUID      string // a new one, for programs whose conversation id can be given
 	Server    string // URL of junctor's server, such as http://127.0.0.1:2138
 	Token     string // token of the session; passed by variable only
+	Password  string // a new one, for a program that serves its protocol over HTTP; passed by variable only
 	Self      string // path of junctor's binary, the command of hooks
 
 	Workdir  string // without symbolic links
@@ -67,6 +69,7 @@ type Plan struct {
 	// Structured is the command line of structured mode, which receives the task by its
 	// protocol; nil if the program has no such mode.
 	Structured []string
+	Protocol   Protocol // of structured mode; "": that of the program
 	Notes      []string // for users: parts of the request that could not be fulfilled
 }
 

@@ -437,3 +437,43 @@ func TestPresetsInTheProgramsOwnWords(t *testing.T) {
 		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
+
+// TestOpenCodeServes starts its server in structured mode from the version that was tried, with the
+// password in its environment only.
+func TestOpenCodeServes(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]programs.Protocol{
+		"1.18.33": programs.Serve, "2.0.0": programs.Serve, "1.17.9": "", "0.20.1": "", "": "", "unknown": "",
+	} {
+		s := spawn(programs.OpenCode, programs.Standard)
+		s.Version, s.Password, s.Structured = version, "a-new-password", true
+		p := build(t, s)
+		password, set := value(p, "OPENCODE_SERVER_PASSWORD")
+		if p.Protocol != want || set != (want == programs.Serve) || set && password != s.Password || programs.ServerPassword(p.Env) != password {
+			t.Errorf("version %q: protocol %q with the password %q, want %q", version, p.Protocol, password, want)
+		}
+		mode := "acp"
+		if want == programs.Serve {
+			mode = "serve"
+		}
+		if p.Structured[1] != mode || strings.Contains(strings.Join(p.Structured, " "), s.Password) {
+			t.Errorf("version %q: the command is %q, want %s without the password", version, p.Structured, mode)
+		}
+		plugin := false
+		for _, c := range p.Changes {
+			plugin = plugin || strings.Contains(c.Text, "delete process.env")
+			if strings.Contains(c.Text, s.Password) {
+				t.Errorf("version %q: %s holds the password, want it in the environment only", version, c.Path)
+			}
+		}
+		config, _ := value(p, "OPENCODE_CONFIG_CONTENT")
+		if strings.Contains(config, s.Password) || plugin != set || strings.Contains(config, "quiet.js") != set {
+			t.Errorf("version %q: plugin is %v and the settings are %s, want the plugin with the password", version, plugin, config)
+		}
+	}
+	s := spawn(programs.OpenCode, programs.Standard)
+	s.Version, s.Structured = "1.18.33", true
+	if p := build(t, s); p.Protocol == programs.Serve {
+		t.Error("without a password its server is started, want ACP")
+	}
+}

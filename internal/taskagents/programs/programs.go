@@ -124,6 +124,7 @@ const (
 	StreamJSON Protocol = "stream-json" // Claude Code
 	AppServer  Protocol = "app-server"  // Codex
 	ACP        Protocol = "acp"         // Agent Client Protocol
+	Serve      Protocol = "serve"       // OpenCode's HTTP API
 )
 
 // Strengths grades a program's abilities from 0 to 1.

@@ -67,7 +67,9 @@ type Spec struct {
 	sessions.Spec
 	// Resume is the program's id of the conversation to resume; "" starts a new one.
 	Resume string
-	Preset programs.Preset
+	// Protocol is the one of Argv; "" is the usual one of the program.
+	Protocol programs.Protocol
+	Preset   programs.Preset
 	// Judge decides whether a tool may be used. If nil, the user is always asked. It is called in
 	// a separate goroutine; its ctx ends after a minute. The result permit.Ask leaves the question
 	// open for Choose.
@@ -170,7 +172,7 @@ func (s *Session) start() (err error) {
 	spec := s.spec
 	if s.talk, err = dialect.New(dialect.Config{
 		Framework: spec.Framework, Workdir: spec.Dir, Resume: spec.Resume,
-		Version: s.cfg.Version, Preset: spec.Preset,
+		Version: s.cfg.Version, Preset: spec.Preset, Protocol: spec.Protocol,
 	}); err != nil {
 		return err
 	}
@@ -192,6 +194,9 @@ func (s *Session) start() (err error) {
 	}, &s.stderr)
 	if err != nil {
 		return err
+	}
+	if spec.Protocol == programs.Serve {
+		s.child = serve(s.child, programs.ServerPassword(spec.Env), &s.stderr)
 	}
 	now := time.Now()
 	s.mu.Lock()

@@ -57,7 +57,7 @@ func (c *claude) Interrupt([]*Question) Step {
 func (c *claude) Answer(q *Question, option int, why string) Step {
 	if q.Options[option].Kind == "reject_once" {
 		if why == "" {
-			why = "The user does not want this. Go on without it, or say what you need it for."
+			why = refusal
 		}
 		return c.reply(q.id, object{"behavior": "deny", "message": why})
 	}

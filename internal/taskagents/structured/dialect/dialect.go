@@ -1,6 +1,6 @@
 // Package dialect implements the protocols of agents' programs that offer one instead of a screen:
-// Claude Code's stream-json, Codex's app server, and ACP, which Gemini CLI, Qwen Code and OpenCode
-// use.
+// Claude Code's stream-json, Codex's app server, OpenCode's HTTP API, and ACP, which Gemini CLI, Qwen Code and older
+// versions of OpenCode use.
 //
 // A [Dialect] is the client's side of one conversation, without pipes, clocks or goroutines: each
 // received line yields events and messages to send. So recorded conversations can be tests, and
@@ -8,6 +8,7 @@
 package dialect
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -215,18 +216,21 @@ type Config struct {
 	Resume    string // the program's id of a conversation to resume; "": a new one
 	Version   string // version of junctor, for the program's log
 	Preset    programs.Preset
+	Protocol  programs.Protocol // "": the usual one of the program
 }
 
 // New returns the client's side of a conversation with a program. It fails with invalid_input,
 // reason no_structured_mode, if the program has no protocol.
 func New(c Config) (Dialect, error) {
-	switch programs.Of(c.Framework).Protocol {
+	switch cmp.Or(c.Protocol, programs.Of(c.Framework).Protocol) {
 	case programs.StreamJSON:
 		return &claude{resume: c.Resume, calls: make(map[string]toolCall), withdrawn: make(map[string]string)}, nil
 	case programs.AppServer:
 		return &codex{cfg: c}, nil
 	case programs.ACP:
 		return &acp{cfg: c, rpc: rpc{version: true}}, nil
+	case programs.Serve:
+		return &serve{cfg: c}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%s has no structured mode", c.Framework).
 		With("no_structured_mode", "start it in a terminal")

@@ -34,13 +34,13 @@ func seeds(f *testing.F, file string) (all []byte) {
 
 // converse has whole conversations with a program that says anything: what goes out is
 // JSON on one line, what is told keeps to its bounds, and a question can be answered.
-func converse(f *testing.F, name programs.Name, file string) {
-	whole := seeds(f, file)
+func converse(f *testing.F, c dialect.Config, whole []byte) {
+	c.Workdir, c.Version = "/w", "1"
 	f.Add(whole)
 	f.Add(bytes.ToUpper(whole))
 	f.Add([]byte("{}\n[]\nnull\n{\"id\":1,\"result\":null}\n{\"id\":{},\"method\":\"x\"}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := dialect.New(dialect.Config{Framework: name, Workdir: "/w", Version: "1"})
+		d, err := dialect.New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,15 @@ func converse(f *testing.F, name programs.Name, file string) {
 	})
 }
 
-func FuzzClaude(f *testing.F)   { converse(f, programs.Claude, "claude-stream-json") }
-func FuzzCodex(f *testing.F)    { converse(f, programs.Codex, "codex-app-server") }
-func FuzzGemini(f *testing.F)   { converse(f, programs.Gemini, "gemini-acp") }
-func FuzzOpenCode(f *testing.F) { converse(f, programs.OpenCode, "opencode-acp") }
+func FuzzClaude(f *testing.F) {
+	converse(f, dialect.Config{Framework: programs.Claude}, seeds(f, "claude-stream-json"))
+}
+func FuzzCodex(f *testing.F) {
+	converse(f, dialect.Config{Framework: programs.Codex}, seeds(f, "codex-app-server"))
+}
+func FuzzGemini(f *testing.F) {
+	converse(f, dialect.Config{Framework: programs.Gemini}, seeds(f, "gemini-acp"))
+}
+func FuzzOpenCode(f *testing.F) {
+	converse(f, dialect.Config{Framework: programs.OpenCode}, seeds(f, "opencode-acp"))
+}
