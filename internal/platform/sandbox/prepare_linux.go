@@ -542,9 +542,15 @@ func Reachable(dir string, p Placement, uid, gid int, write bool) error {
 	if write {
 		want, verb = want|unix.W_OK, "changed"
 	}
-	at, remedy := dir, fmt.Sprintf("chown -R %d:%d '%s'", uid, gid, strings.ReplaceAll(dir, "'", `'\''`))
-	if int(st.Uid) == uid {
-		remedy = fmt.Sprintf("chmod u+rwX '%s'", strings.ReplaceAll(dir, "'", `'\''`))
+	quoted := "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	at, remedy := dir, fmt.Sprintf("chown -R %d:%d %s", uid, gid, quoted)
+	switch {
+	case int(st.Uid) == uid:
+		remedy = "chmod u+rwX " + quoted
+	case !write && int(st.Gid) == gid:
+		remedy = "chmod -R g+rX " + quoted
+	case !write: // its owner keeps it, and others do not see it
+		remedy = fmt.Sprintf("chgrp -R %d %s && chmod -R g+rX %s", gid, quoted, quoted)
 	}
 	if permits(&st, uid, gid, want) {
 		if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {

@@ -27,7 +27,7 @@ func TestRemedyOfUnreachableFolderWorks(t *testing.T) {
 		remedy string
 	}{
 		"a folder of root that is written":     {"a/it's/b", 0o700, 0, true, `chown -R 61234:61234 'ROOT/a/it'\''s/b'`},
-		"a folder of root that is read":        {"a/it's/b", 0o700, 0, false, `chown -R 61234:61234 'ROOT/a/it'\''s/b'`},
+		"a folder of root that is read":        {"a/it's/b", 0o700, 0, false, `chgrp -R 61234 'ROOT/a/it'\''s/b' && chmod -R g+rX 'ROOT/a/it'\''s/b'`},
 		"a folder of the user without writing": {"a/it's/b", 0o500, user, true, `chmod u+rwX 'ROOT/a/it'\''s/b'`},
 		"a folder above":                       {"a", 0o700, 0, false, `chmod o+x 'ROOT/a'`},
 		"a folder above with a quote":          {"a/it's", 0o700, 0, false, `chmod o+x 'ROOT/a/it'\''s'`},
