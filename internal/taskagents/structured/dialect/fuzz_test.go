@@ -90,12 +90,15 @@ func converse(f *testing.F, c dialect.Config, whole []byte) {
 func FuzzClaude(f *testing.F) {
 	converse(f, dialect.Config{Framework: programs.Claude}, seeds(f, "claude-stream-json"))
 }
+
 func FuzzCodex(f *testing.F) {
 	converse(f, dialect.Config{Framework: programs.Codex}, seeds(f, "codex-app-server"))
 }
+
 func FuzzGemini(f *testing.F) {
 	converse(f, dialect.Config{Framework: programs.Gemini}, seeds(f, "gemini-acp"))
 }
+
 func FuzzOpenCode(f *testing.F) {
 	converse(f, dialect.Config{Framework: programs.OpenCode}, seeds(f, "opencode-acp"))
 }

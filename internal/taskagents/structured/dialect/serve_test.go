@@ -119,9 +119,12 @@ func TestATurnOfAServerEndsWhenItIsIdle(t *testing.T) {
 	}{
 		"done": {events: [][2]string{
 			{"session.status", idle}, // of the turn before
-			{"session.status", busy}, {"message.updated", `"info":{"id":"m1","role":"assistant"}`},
-			{"message.part.updated", `"part":{"id":"p0","messageID":"m1","type":"reasoning","text":""}`}, {"message.part.delta", `"partID":"p0","field":"text","delta":"hm"`},
-			{"message.part.updated", `"part":{"id":"p1","messageID":"m1","type":"text","text":""}`}, {"message.part.delta", `"partID":"p1","field":"text","delta":"All "`},
+			{"session.status", busy},
+			{"message.updated", `"info":{"id":"m1","role":"assistant"}`},
+			{"message.part.updated", `"part":{"id":"p0","messageID":"m1","type":"reasoning","text":""}`},
+			{"message.part.delta", `"partID":"p0","field":"text","delta":"hm"`},
+			{"message.part.updated", `"part":{"id":"p1","messageID":"m1","type":"text","text":""}`},
+			{"message.part.delta", `"partID":"p1","field":"text","delta":"All "`},
 			{"message.part.delta", `"partID":"p1","field":"text","delta":"done."`},
 			{"message.part.updated", `"part":{"id":"p1","messageID":"m1","type":"text","text":"All done."}`},
 		}, phase: "done", text: "All done."},
