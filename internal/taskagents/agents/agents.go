@@ -372,6 +372,7 @@ func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessio
 			Judge: func(ctx context.Context, ask structured.Ask) permit.Decision {
 				return a.permitted(ctx, spec.ID, g, ask.Tool, ask.Input, !ask.Filing)
 			},
+			Rules: func(tool string, input []byte) permit.Decision { return a.rules(g, tool, input) },
 		})
 	})
 }

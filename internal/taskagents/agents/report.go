@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // ReportKind is the subject of a report.
@@ -234,6 +235,7 @@ type Verdict struct {
 	Allow  bool
 	Deny   bool   // if neither is set, the program asks on its screen
 	Reason string // for the agent; of a denial
+	By     sessions.By
 }
 
 // Reply returns the JSON answer to a report. It never prevents a program from stopping, and

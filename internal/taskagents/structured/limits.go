@@ -11,6 +11,7 @@ const (
 	maxGarbage       = 50               // lines in a row that are not messages
 	maxUnsent        = 8 << 20          // bytes that wait for a program that reads nothing
 	maxOpen          = 32               // questions and files that wait at once
+	maxDenied        = 1_000            // refused tool calls of a turn
 	maxStderr        = 64 << 10         // stored bytes of its standard error
 	handshakeTimeout = time.Minute      // for the conversation to start
 	acceptTimeout    = 30 * time.Second // for the program to accept a text

@@ -72,6 +72,7 @@ const (
 	Elsewhere             // Tool: it ran after its question was withdrawn, so something else has answered
 	Ended                 // Phase, Text: the turn has ended
 	Declined              // Text: the last request was refused
+	Denied                // Tool, Input, Call: a tool call that did not run because it was refused
 	Spent                 // Usage
 	Wanted                // File
 	Warned                // Text: a warning for the user
@@ -85,6 +86,8 @@ type Told struct {
 	Tool     string
 	Phase    string // as in [detect.Status]
 	Token    string
+	Call     string // id of a tool call, as in [Question]
+	Input    []byte // of a tool call
 	More     bool
 	Question *Question
 	File     *File
@@ -100,6 +103,7 @@ type Question struct {
 	Prompt  string
 	Cwd     string // of a command, or ""
 	Reason  string // words of the model, or ""
+	Call    string // id of the tool call, or ""
 	Options []Option
 	Form    []detect.Question // of a question to the user
 
