@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/structured"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
@@ -44,6 +45,9 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		if ok && a.cfg.Decided != nil {
 			a.cfg.Decided(session, d.Text)
 		}
+	}
+	if told, ok := s.(*structured.Session); ok && verdict.Deny { // not every program reports what a hook refused
+		told.Refuse(r.Tool, r.Call, r.Input)
 	}
 	t, _ := s.(*sessions.Session)
 	if t == nil { // its protocol reports its state

@@ -44,6 +44,7 @@ type Report struct {
 
 	Tool  string
 	Input json.RawMessage // of the tool, or nil
+	Call  string          // the program's id of the tool call, or ""
 
 	Failure string   // the kind of a failure: billing, auth, rate_limit, …
 	Prompts []string // prompts of a completed turn, from Codex's notify
@@ -62,6 +63,7 @@ type body struct {
 	Cwd           string `json:"cwd"`
 
 	Tool      string          `json:"tool_name"`
+	Call      string          `json:"tool_use_id"`
 	ToolInput json.RawMessage `json:"tool_input"`
 	Details   json.RawMessage `json:"details"` // of Gemini's notifications
 
@@ -121,7 +123,7 @@ func (r *Report) read(b *body) {
 		r.Kind = Submitted
 		busy(detect.PhaseThinking)
 	case "PreToolUse", "BeforeTool":
-		r.Kind, r.Tool, r.Input = ToolStart, clip(b.Tool, maxName), b.ToolInput
+		r.Kind, r.Tool, r.Input, r.Call = ToolStart, clip(b.Tool, maxName), b.ToolInput, clip(b.Call, maxName)
 		busy(detect.PhaseTool + ":" + r.Tool)
 	case "PostToolUse", "AfterTool", "PostToolUseFailure":
 		r.Kind, r.Tool = Activity, clip(b.Tool, maxName)

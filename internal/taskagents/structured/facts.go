@@ -124,6 +124,14 @@ func (s *Session) turnEnded(t dialect.Told) {
 	s.move(detect.Status{State: detect.Ready, Phase: t.Phase}, "turn ended", t.Text)
 }
 
+// Refuse reports a tool call that a hook refused by the preset's rules. call is the program's id of it, by
+// which the program may report it too; or "".
+func (s *Session) Refuse(tool, call string, input []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused(tool, call, input, sessions.ByPreset)
+}
+
 // refused reports a refused tool call, and remembers it for the rest of the turn.
 func (s *Session) refused(tool, call string, input []byte, by sessions.By) {
 	if call != "" && len(s.denied.known) < maxDenied {
