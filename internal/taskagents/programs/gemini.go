@@ -34,6 +34,7 @@ func geminiProgram() Program {
 			}
 		},
 		Protocol: ACP,
+		Opens:    true,
 		Records:  ".gemini/tmp",
 		Kinds: map[string]string{
 			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
