@@ -185,8 +185,8 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	to := tasks.Movement{State: state, Status: string(d.Status)}
 	switch state {
 	case tasks.Completed, tasks.Failed:
-		if !threads.Told(d.Thread, len(d.Sessions)) {
-			return nil // a further part may start
+		if !threads.Told(d.Thread, len(d.Sessions)) || f.c.launcher.Starting(d.ID) {
+			return nil // a further part may start, or the thread is being continued
 		}
 		to.Status = d.Thread.Summary
 		to.Result, err = jsonx.Marshal(map[string]any{

@@ -56,7 +56,11 @@ func TestRefusalsDecideWhetherATurnIsDone(t *testing.T) {
 			s = r.completed(t, s.ID, 1)
 			r.refusals(t, s, "preset", "beside")
 			r.post(t, s.ID, "send", map[string]any{"input": "Ask me. PLAY-MKDIR"})
-			r.answered(t, s.ID, "deny")
+			s = r.until(t, s.ID, "it asks", func(s session) bool { return s.Status == "blocked" && len(s.Blocker.Options) > 1 })
+			if s.Blocker.Options[1] != "Deny" {
+				t.Errorf("options = %q, want Deny as the second", s.Blocker.Options)
+			}
+			r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "2"})
 			s = r.completed(t, s.ID, 2)
 			r.refusals(t, s, "preset", "beside", "answer", "mkdir")
 			if c.name == "claude" {
@@ -100,7 +104,9 @@ func (r *run) refusedTask(t *testing.T, dir string) {
 	var out struct {
 		Task struct {
 			Error  struct{ Reason string }
-			Result struct{ Agents []struct{ Refusals []refusal } }
+			Result struct {
+				Agents []struct{ Refusals []refusal }
+			}
 		}
 	}
 	_, answer = r.request(t, "GET", "/api/v1/tasks/"+made.Task, nil)
