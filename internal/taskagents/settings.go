@@ -50,7 +50,8 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 		return choice.SettingValues{}, err
 	}
 	v := choice.SettingValues{
-		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Terminal: cfg.Agents.Mode == "terminal", Credentials: cfg.Agents.Credentials,
+		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
+		Terminal: cfg.Agents.Mode == "terminal",
 		Models: map[programs.Name]choice.Models{
 			programs.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
 			programs.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},

@@ -72,7 +72,7 @@ type Spec struct {
 	// a separate goroutine; its ctx ends after a minute. The result permit.Ask leaves the question
 	// open for Choose.
 	Judge func(context.Context, Ask) permit.Decision
-	// Rules returns what the preset and the rules say about a tool call that the program has refused. It
+	// Rules returns the decision of the preset and the rules about a tool call that the program has refused. It
 	// is called with the session locked. If nil, the preset allows it.
 	Rules func(tool string, input []byte) permit.Decision
 }
@@ -125,7 +125,7 @@ type refusal struct {
 // denied holds refused tool calls of a turn.
 type denied struct {
 	known  map[string]bool // ids of those that are reported
-	calls  []dialect.Told  // that the program has told, at its turn's end to be judged
+	calls  []dialect.Told  // that the program has reported, to be judged at the end of the turn
 	asking []sessions.Refusal
 }
 

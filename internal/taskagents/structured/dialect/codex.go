@@ -448,5 +448,9 @@ func (e *codexError) told() Told {
 		})
 	}
 	s := text.ShortenBytes(strings.TrimSpace(e.Message+"\n"+e.More), maxPrompt)
-	return Told{Kind: Ended, Phase: failed(failure(status, word, s)), Text: s}
+	kind := failure(status, word, s)
+	if kind == "rate_limit" && noMoney.MatchString(s) { // an account without money has the same word as a limit in time
+		kind = "billing"
+	}
+	return Told{Kind: Ended, Phase: failed(kind), Text: s}
 }

@@ -246,11 +246,13 @@ func last(s string) string {
 
 func failed(kind string) string { return "failed:" + kind }
 
+var noMoney = regexp.MustCompile(`(?i)credit balance|billing|payment required|insufficient[ _]quota`)
+
 var words = []struct {
 	kind string
 	said *regexp.Regexp
 }{
-	{"billing", regexp.MustCompile(`(?i)credit balance|billing|payment required|insufficient[ _]quota`)},
+	{"billing", noMoney},
 	{"auth", regexp.MustCompile(`(?i)not logged in|invalid (api|x-api)[ -]key|/login|unauthori[sz]ed|authentication|authenticate`)},
 	{"rate_limit", regexp.MustCompile(`(?i)rate[ _-]?limit|usage limit|quota|too many requests`)},
 	{"network", regexp.MustCompile(`(?i)connection (error|refused|reset)|ECONN|ENOTFOUND|network error|unable to connect`)},
