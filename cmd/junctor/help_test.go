@@ -372,7 +372,7 @@ func TestWithoutAServer(t *testing.T) {
 		"secrets remove": "s", "secrets set": "s",
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
 		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks comment": "t x", "tasks create": "x",
-		"tasks diff": "t", "tasks discard": "t --yes", "tasks explain": "t", "tasks merge": "t", "tasks pr": "t",
+		"tasks diff": "t", "tasks open": "pty-1", "tasks discard": "t --yes", "tasks explain": "t", "tasks merge": "t", "tasks pr": "t",
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
 		"upstreams confine": "u",

@@ -112,7 +112,7 @@ func (a *app) tasksCommand() *cobra.Command {
 	}
 	c := a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
 		append(a.workCommands(), a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskPullCommand(),
-			a.taskDiscardCommand(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
+			a.taskDiscardCommand(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskOpenCommand(), a.taskWatchCommand())...)
 	c.Long = `Give work to task agents, and look after tasks, threads and sessions.
 
 At a terminal, without a command, it is a board: the tasks by state, what each waits

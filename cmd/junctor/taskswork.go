@@ -202,6 +202,7 @@ needs before an agent starts can be in .junctor/task.yaml; you are shown it and 
 		"label": {"label", "`LABEL` name of the agent"}, "repo": {"repo", "`REPO` repository: owner/name, a URL, or a folder that is allowed"},
 		"base": {"baseBranch", "`BRANCH` branch to begin from (default the repository's own)"}, "workdir": {"workdir", "`DIR` folder to work in"},
 		"preset": {"approvalPreset", "`PRESET` what agents may do: readonly, standard, permissive or autonomous"},
+		"mode":   {"mode", "`MODE` structured or terminal (default structured, for a program with a protocol and a login)"},
 		"brief":  {"brief", "`TEXT` plan that all agents share"},
 	} {
 		text[of[0]] = f.String(flag, "", of[1])

@@ -29,6 +29,7 @@ type Agents struct {
 	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program for tasks that name none: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the one that fits best."`
 	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen for tasks that name none. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
 	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do by default: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
+	Mode        string     `koanf:"mode" doc:"How programs are started by default: structured (over their own protocol, where they have one and are logged in) or terminal."`
 	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`
 	Models      ModelNames `koanf:"models"`
 
@@ -85,7 +86,7 @@ type ModelPair struct {
 
 func defaultAgents() Agents {
 	return Agents{
-		MaxSessions: 8, Strategy: "fixed", ScratchTTL: 24 * time.Hour, WorkspaceTTL: 24 * time.Hour, BranchPrefix: "eliza",
+		MaxSessions: 8, Strategy: "fixed", Mode: "structured", ScratchTTL: 24 * time.Hour, WorkspaceTTL: 24 * time.Hour, BranchPrefix: "eliza",
 		Cols: 120, Rows: 40, ValidatorRetries: 3, SkillCallback: true, CodexLoginOnly: true,
 	}
 }
@@ -119,6 +120,7 @@ func (a *Agents) check(programs []Program) error {
 	}
 	if err := cmp.Or(
 		oneOf("agents.strategy", a.Strategy, "fixed", "ranked"),
+		oneOf("agents.mode", a.Mode, "structured", "terminal"),
 		oneOf("agents.preset", a.Preset, "", "readonly", "standard", "permissive", "autonomous"),
 		oneOf("agents.credentials", a.Credentials, "", "subscription", "api_keys", "cloud"),
 		oneOf("agents.aider_provider", a.AiderProvider, "", "anthropic", "openai", "google"),

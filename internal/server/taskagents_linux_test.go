@@ -205,7 +205,7 @@ func homeOf(t *testing.T, role string) (user string, env []string) {
 	if err := os.WriteFile(filepath.Join(user, ".claude.json"), []byte(userSettings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return user, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + user}
+	return user, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + user, "JUNCTOR_AGENTS_MODE=terminal"}
 }
 
 const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\": {\"hasTrustDialogAccepted\": true}}\n}\n"

@@ -98,9 +98,9 @@ func claudeStructured(args []string) error {
 func TestATaskAgentWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	_, env := agentHome(t)
-	n := serve(t, t.TempDir(), env...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_MODE=structured")...) // the default
 	admin := n.token(t, "admin")
-	spawned := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","task":"say hello","customCredentials":{"MY_SECRET":"hush-hush-hush"},"metadata":{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}}`)
+	spawned := n.spawnAgent(t, `{"agentType":"claude","task":"say hello","customCredentials":{"MY_SECRET":"hush-hush-hush"},"metadata":{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}}`)
 	var done shownAgent
 	eventually(t, "the turn is done, and its decision is kept", func() bool {
 		done = n.shown(t, spawned.ID)

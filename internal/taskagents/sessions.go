@@ -102,7 +102,7 @@ func (s *Service) open(ctx context.Context) error {
 // The result is false if the user has to decide.
 func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
 	allow, reason, ok := t.threads.coordinator.Permit(ctx, session, tool, input)
-	d.Rule, d.Reason, d.Effect = "coordinator", reason, permit.Deny
+	d.Rule, d.Reason, d.Effect = permit.ByCoordinator, reason, permit.Deny
 	if allow {
 		d.Effect = permit.Allow
 	}

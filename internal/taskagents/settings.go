@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -50,6 +51,7 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 	}
 	v := choice.SettingValues{
 		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
+		Terminal: cfg.Agents.Mode == "terminal",
 		Models: map[programs.Name]choice.Models{
 			programs.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
 			programs.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},
@@ -142,6 +144,9 @@ func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req age
 // over those of the settings.
 func withSettings(req *agents.Request, name programs.Name, v choice.SettingValues) {
 	req.Preset = cmp.Or(req.Preset, v.Preset)
+	if req.Mode == "" && v.Terminal {
+		req.Mode = sessions.InPTY
+	}
 	switch name {
 	case programs.Aider:
 		req.Provider = cmp.Or(req.Provider, v.AiderProvider)

@@ -185,8 +185,8 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	to := tasks.Movement{State: state, Status: string(d.Status)}
 	switch state {
 	case tasks.Completed, tasks.Failed:
-		if !threads.Told(d.Thread, len(d.Sessions)) {
-			return nil // a further part may start
+		if !threads.Told(d.Thread, len(d.Sessions)) || f.c.launcher.Starting(d.ID) {
+			return nil // a further part may start, or the thread is being continued
 		}
 		to.Status = d.Thread.Summary
 		to.Result, err = jsonx.Marshal(map[string]any{
@@ -243,7 +243,8 @@ func failure(d threads.Detail) *capability.Error {
 	if slices.ContainsFunc(d.Sessions, func(s row.Session) bool {
 		return s.Status == row.SessionError && strings.HasPrefix(s.CompletionSummary, detect.RefusedPermission)
 	}) {
-		return e.With("permission_refused", "start it in structured mode, where the user is asked, or with a preset that allows it")
+		return e.With("permission_refused", "the result lists what was refused: allow it in the settings of the program, use a preset "+
+			"that allows it, or start OpenCode in structured mode, where the user is asked")
 	}
 	return e.With("task_failed", "look at the thread, or continue it with an instruction")
 }
@@ -256,7 +257,7 @@ func outcomes(list []row.Session) []map[string]any {
 		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
 			out = append(out, map[string]any{
 				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir,
-				"summary": s.CompletionSummary, "usage": threads.UsageOf(s.Metadata),
+				"summary": s.CompletionSummary, "usage": threads.UsageOf(s.Metadata), row.Refusals: threads.RefusalsOf(s.Metadata),
 			})
 		}
 	}

@@ -103,7 +103,7 @@ func TestATaskInACheckout(t *testing.T) {
 	}
 	p.ends(t, made, "completed")
 	if w = review(); !strings.Contains(string(w.Diff), "+better api\n") {
-		t.Errorf("the diff is %s, want what the review asked for", w.Diff)
+		t.Errorf("the diff is %s, want what the review asked for; the thread is %+v", w.Diff, p.thread(t, made.ThreadID))
 	}
 	status, answer = p.request(t, "POST", "/api/coding-agents/coordinator/threads/"+made.ThreadID+"/merge", map[string]any{"method": "squash", "commit": w.Head})
 	if status != http.StatusOK {

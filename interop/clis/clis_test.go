@@ -123,7 +123,9 @@ func TestPrograms(t *testing.T) {
 				t.Run("it may only read", r.reads)
 				t.Run("it works without a terminal", r.structured)
 				for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
-					t.Run("the provider fails: "+string(kind), func(t *testing.T) { r.fails(t, kind, play) })
+					for _, mode := range []string{"structured", "pty"} {
+						t.Run("the provider fails: "+string(kind)+", "+mode, func(t *testing.T) { r.fails(t, mode, kind, play) })
+					}
 				}
 			}
 			r.userFiles(t)
@@ -366,13 +368,13 @@ func (r *run) reads(t *testing.T) {
 	r.stop(t, s.ID)
 }
 
-func (r *run) fails(t *testing.T, kind fakemodel.Failure, play string) {
+func (r *run) fails(t *testing.T, mode string, kind fakemodel.Failure, play string) {
 	want := r.failed[kind]
-	if want == "" {
-		t.Skip("how " + r.name + " shows this failure is not known yet")
+	if want == "" || mode == "structured" && r.noStructured != "" {
+		t.Skip("how " + r.name + " shows this failure is not known yet, or it has no protocol")
 	}
-	dir := r.workspace(t, "fails-"+string(kind))
-	s := r.spawn(t, "autonomous", dir, "Fail. "+play, "")
+	dir := r.workspace(t, "fails-"+string(kind)+"-"+mode)
+	s := r.spawnIn(t, mode, "autonomous", dir, "Fail. "+play, "")
 	s = r.until(t, s.ID, "it fails", func(s session) bool { return strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 })
 	if s.Phase != "failed:"+want || s.CompletedTurns > 0 {
 		t.Errorf("it is %+v\n%s\nwant s.Phase = \"failed:\" + want, s.CompletedTurns at most 0", s, r.picture(t, s.ID))

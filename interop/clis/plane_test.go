@@ -150,6 +150,8 @@ type session struct {
 	CompletedTurns                          int
 	Decisions, Notes                        []string
 	Elsewhere                               bool
+	Mode                                    string
+	Refusals                                []refusal
 	ExitCode                                *int
 	Error                                   string
 	Blocker                                 *blocker

@@ -97,7 +97,7 @@ type Request struct {
 	Cols        int               `json:"cols"`
 	Rows        int               `json:"rows"`
 	ResumeToken string            `json:"resumeToken"`
-	Mode        sessions.Mode     `json:"mode"` // "": pty
+	Mode        sessions.Mode     `json:"mode"` // "": structured for a program with a protocol and an account, else pty
 	// Trusted reports that an operator chose Workdir, which need not be below a root.
 	Trusted bool `json:"-"`
 }
@@ -241,9 +241,9 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom,
 			maxMemory>>10)
 	}
-	if req.Mode != "" && req.Mode != sessions.InPTY && req.Mode != sessions.Structured {
+	if req.Mode, ok = req.Mode.Request(); !ok {
 		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", req.Mode).With("bad_mode",
-			"use pty, or structured for a program that has a protocol")
+			"use terminal, or structured for a program that has a protocol")
 	}
 	if err := a.cfg.Sessions.Room(); err != nil {
 		return Info{}, err
@@ -251,6 +251,9 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	program, err := a.program(ctx, name)
 	if err != nil {
 		return Info{}, err
+	}
+	if req.Mode == "" && programs.Of(name).Protocol != "" && program.Auth.Status != preflight.Unauthenticated {
+		req.Mode = sessions.Structured // a login needs the program's own screen
 	}
 	rules, _, err := detect.Pick(a.cfg.Rules, name, program.Version)
 	if err != nil {
@@ -374,6 +377,7 @@ func (a *Agents) structured(g *agent, spec sessions.Spec, protocol programs.Prot
 			Judge: func(ctx context.Context, ask structured.Ask) permit.Decision {
 				return a.permitted(ctx, spec.ID, g, ask.Tool, ask.Input, !ask.Filing)
 			},
+			Rules: func(tool string, input []byte) permit.Decision { return a.rules(g, tool, input) },
 		})
 	})
 }

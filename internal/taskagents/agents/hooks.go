@@ -11,6 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/structured"
+	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
 // notFound is the answer to the hook of an unknown session. It is not an error, because hooks
@@ -44,9 +46,15 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 			a.cfg.Decided(session, d.Text)
 		}
 	}
+	if told, ok := s.(*structured.Session); ok && verdict.Deny { // not every program reports what a hook refused
+		told.Refuse(r.Tool, r.Call, r.Input)
+	}
 	t, _ := s.(*sessions.Session)
 	if t == nil { // its protocol reports its state
 		return r.Reply(verdict), nil
+	}
+	if verdict.Deny {
+		t.Refuse(sessions.Refusal{Tool: r.Tool, What: dialect.Brief(r.Input), By: verdict.By})
 	}
 	switch {
 	case r.Kind == Permission && !verdict.Allow && !verdict.Deny:
@@ -75,16 +83,18 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 // Permission report, and not in structured mode, whose protocol has its own requests.
 func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) Verdict {
 	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == Permission && !g.structured)
-	return Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
+	v := Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason, By: sessions.ByPreset}
+	if d.Rule == permit.ByCoordinator {
+		v.By = sessions.ByAnswer
+	}
+	return v
 }
 
 // permitted returns the decision of the preset and the rules about the use of a tool. If they
 // require a question and asks is set, Config.Ask decides, if it does so in time. Refusals are
 // recorded, and with asks all decisions.
 func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {
-	d := permit.Judge(permit.Request{
-		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
-	})
+	d := a.rules(g, tool, input)
 	if asks && d.Effect == permit.Ask && d.Category != programs.UserInteraction && a.cfg.Ask != nil { // only a user answers questions
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		if by, ok := a.cfg.Ask(asking, session, tool, input, d); ok && asking.Err() == nil {
@@ -97,6 +107,13 @@ func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool s
 		a.cfg.Recorder.Permission(ctx, session, tool, d)
 	}
 	return d
+}
+
+// rules returns the decision of the preset and the rules about the use of a tool.
+func (a *Agents) rules(g *agent, tool string, input json.RawMessage) permit.Decision {
+	return permit.Judge(permit.Request{
+		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
+	})
 }
 
 // find returns a listed session and its agent, or nil for both.
@@ -149,6 +166,12 @@ func (a *Agents) handleEvents(work context.Context) {
 			a.cfg.Recorder.Permission(ctx, e.Session, e.Tool, permit.Decision{
 				Effect: permit.Allow, Category: programs.CategoryOf(g.framework, e.Tool), Rule: "answered elsewhere",
 			})
+		case sessions.Refused:
+			if r := e.Refusal; r.By == sessions.Unasked || r.By == sessions.ByProgram {
+				a.cfg.Recorder.Permission(ctx, e.Session, r.Tool, permit.Decision{
+					Effect: permit.Deny, Category: programs.CategoryOf(g.framework, r.Tool), Rule: string(r.By), Reason: r.What,
+				})
+			}
 		case sessions.TaskComplete:
 			a.completed(work, g, e)
 		case sessions.Message, sessions.Controlled: // a client continues the session

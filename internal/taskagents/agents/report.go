@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // ReportKind is the subject of a report.
@@ -43,6 +44,7 @@ type Report struct {
 
 	Tool  string
 	Input json.RawMessage // of the tool, or nil
+	Call  string          // the program's id of the tool call, or ""
 
 	Failure string   // the kind of a failure: billing, auth, rate_limit, …
 	Prompts []string // prompts of a completed turn, from Codex's notify
@@ -61,6 +63,7 @@ type body struct {
 	Cwd           string `json:"cwd"`
 
 	Tool      string          `json:"tool_name"`
+	Call      string          `json:"tool_use_id"`
 	ToolInput json.RawMessage `json:"tool_input"`
 	Details   json.RawMessage `json:"details"` // of Gemini's notifications
 
@@ -120,7 +123,7 @@ func (r *Report) read(b *body) {
 		r.Kind = Submitted
 		busy(detect.PhaseThinking)
 	case "PreToolUse", "BeforeTool":
-		r.Kind, r.Tool, r.Input = ToolStart, clip(b.Tool, maxName), b.ToolInput
+		r.Kind, r.Tool, r.Input, r.Call = ToolStart, clip(b.Tool, maxName), b.ToolInput, clip(b.Call, maxName)
 		busy(detect.PhaseTool + ":" + r.Tool)
 	case "PostToolUse", "AfterTool", "PostToolUseFailure":
 		r.Kind, r.Tool = Activity, clip(b.Tool, maxName)
@@ -234,6 +237,7 @@ type Verdict struct {
 	Allow  bool
 	Deny   bool   // if neither is set, the program asks on its screen
 	Reason string // for the agent; of a denial
+	By     sessions.By
 }
 
 // Reply returns the JSON answer to a report. It never prevents a program from stopping, and

@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
@@ -146,6 +147,7 @@ type createRequest struct {
 	Brief      string             `json:"brief"`
 	Memory     string             `json:"memoryContent"`
 	Preset     programs.Preset    `json:"approvalPreset"`
+	Mode       sessions.Mode      `json:"mode"`
 	Criteria   []string           `json:"acceptanceCriteria"`
 	Validator  *validation.Custom `json:"validator"`
 	RoomID     string             `json:"roomId"`
@@ -319,7 +321,7 @@ func (s *Surface) snapshot(ctx context.Context) (snapshot, error) {
 func (s *Surface) create(r *http.Request, by capability.Principal, in createRequest) (launch.Created, error) {
 	t := launch.Task{
 		Title: in.Title, Request: in.Task, Kind: in.Kind, Repo: in.Repo, BaseBranch: in.BaseBranch, Workdir: in.Workdir, Brief: in.Brief,
-		Memory: in.Memory, Preset: in.Preset,
+		Memory: in.Memory, Preset: in.Preset, Mode: in.Mode,
 		Criteria: in.Criteria, Validator: in.Validator, RoomID: in.RoomID, WorldID: in.WorldID, UserID: in.UserID, Metadata: in.Metadata,
 	}
 	if in.Checkout != "" {

@@ -19,6 +19,7 @@ type SettingValues struct {
 	DefaultType programs.Name   // "": none is set
 	Ranked      bool            // the strategy is ranked; else fixed
 	Preset      programs.Preset // "": autonomous in folders made for the task, else permissive
+	Terminal    bool            // programs are started in a terminal by default
 	Credentials string          // subscription, api_keys, cloud; "": all
 	Models      map[programs.Name]Models
 

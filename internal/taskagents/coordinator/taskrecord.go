@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -26,15 +27,19 @@ func (t *task) update(f func(*row.Session)) {
 // change changes the session's row in the registry, and stores the program's resume token with
 // it. Unlike update, it leaves it to the caller to call moved. A failure is logged.
 func (t *task) change(f func(*row.Session)) (threads.Moved, error) {
-	token := ""
+	token, refusals := "", []sessions.Refusal(nil)
 	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
-		token = term.Info().ResumeToken // programs report it late
+		i := term.Info()
+		token, refusals = i.ResumeToken, i.Refusals // programs report it late
 	}
 	m, err := t.c.retry(func() (threads.Moved, error) {
 		return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, func(s *row.Session) {
 			f(s)
 			if token != "" && row.Meta(s.Metadata, row.ResumeToken) != token {
 				s.Metadata = row.WithMeta(s.Metadata, row.ResumeToken, token)
+			}
+			if meta, err := row.WithMember(s.Metadata, row.Refusals, refusals); err == nil && len(refusals) > 0 {
+				s.Metadata = meta
 			}
 		})
 	})

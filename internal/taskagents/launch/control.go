@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -257,6 +258,13 @@ func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.T
 ) (agents.Info, error) {
 	if preset := row.Meta(old.Metadata, metaPreset); preset != "" {
 		t.Metadata = row.WithMeta(t.Metadata, metaPreset, preset)
+	}
+	switch mode := row.Meta(old.Metadata, metaMode); {
+	case string(name) != old.Framework: // the other program may not have that mode
+	case mode != "":
+		t.Metadata = row.WithMeta(t.Metadata, metaMode, mode)
+	case req.ResumeToken != "": // of a version that started all programs in a terminal
+		t.Metadata = row.WithMeta(t.Metadata, metaMode, string(sessions.InPTY))
 	}
 	n := row.Node{ID: row.Meta(old.Metadata, "taskNodeId"), AssignedLabel: old.Label, Repo: old.Repo, Workdir: old.Workdir}
 	return l.spawn(ctx, by, t, n, Place{ID: row.Meta(old.Metadata, metaWorkspace), Path: old.Workdir}, name, req)

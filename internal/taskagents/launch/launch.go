@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -26,6 +27,7 @@ type Task struct {
 	Brief      string    // the plan that all parts share
 	Memory     string
 	Preset     programs.Preset
+	Mode       sessions.Mode // of all parts; "": the default
 	Criteria   []string
 	Validator  *validation.Custom
 	RoomID     string

@@ -33,6 +33,7 @@ const (
 	metaMemory    = "memoryContent"  // of a thread
 	metaBase      = "baseBranch"     // of a thread
 	metaPreset    = "approvalPreset" // of a thread
+	metaMode      = "sessionMode"    // of a thread and of a session
 	metaWorkspace = "workspaceId"    // of a thread: its clone; of a session: its workspace
 	metaHandle    = "task"           // of a thread: id of its Task
 	metaGateway   = "gateway"        // of a thread: the gateway that created it
@@ -208,6 +209,11 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	case len(t.Memory) > maxMemory:
 		return p, capability.Errorf(capability.CodeTooLarge, op, "the memory has %d bytes, and may have %d", len(t.Memory), maxMemory)
 	}
+	ok := false
+	if t.Mode, ok = t.Mode.Request(); !ok {
+		return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", t.Mode).With("bad_mode",
+			"use terminal, or structured for a program that has a protocol")
+	}
 	var members map[string]json.RawMessage
 	if len(t.Metadata) > 0 && jsonx.Unmarshal(t.Metadata, &members) != nil {
 		return p, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object").With("bad_metadata", "")
@@ -221,7 +227,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		meta = row.WithMeta(meta, key, "")
 	}
 	for key, value := range map[string]string{
-		metaMemory: t.Memory, metaBase: t.BaseBranch, metaPreset: string(t.Preset),
+		metaMemory: t.Memory, metaBase: t.BaseBranch, metaPreset: string(t.Preset), metaMode: string(t.Mode),
 		metaGateway: l.cfg.Gateway, metaWorkspace: "", metaHandle: "",
 	} {
 		meta = row.WithMeta(meta, key, value)

@@ -344,6 +344,7 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 	c, ok := checkoutOf(t)
 	req.Trusted = ok && c.Here && req.Workdir == c.Source.Path
 	req.Memory, req.Preset = row.Meta(t.Metadata, metaMemory), programs.Preset(row.Meta(t.Metadata, metaPreset))
+	req.Mode = sessions.Mode(row.Meta(t.Metadata, metaMode))
 	return l.cfg.Agents.Spawn(ctx, by, req)
 }
 
@@ -354,7 +355,7 @@ func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row
 		Workdir: i.Workdir, Repo: n.Repo,
 	}
 	for key, value := range map[string]string{
-		row.ResumeToken: i.ResumeToken, metaWorkspace: p.ID, metaPreset: string(i.Preset),
+		row.ResumeToken: i.ResumeToken, metaWorkspace: p.ID, metaPreset: string(i.Preset), metaMode: string(i.Mode),
 		"taskNodeId": n.ID,
 	} {
 		s.Metadata = row.WithMeta(s.Metadata, key, value)

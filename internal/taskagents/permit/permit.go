@@ -46,11 +46,14 @@ type Request struct {
 	at string // current directory within a command, as far as it can be determined; "": Workdir
 }
 
+// ByCoordinator is the rule of a decision that the coordinator made.
+const ByCoordinator = "coordinator"
+
 // Decision is the decision about a request, with its reason.
 type Decision struct {
 	Effect   Effect            `json:"effect"`
 	Category programs.Category `json:"category"`
-	Rule     string            `json:"rule"`   // preset, path, command, unreadable; coordinator
+	Rule     string            `json:"rule"`   // preset, path, command, unreadable; or [ByCoordinator]
 	Reason   string            `json:"reason"` // for the agent: the cause and an alternative
 }
 

@@ -40,6 +40,7 @@ func claudeProgram() Program {
 		Greeting: "Claude Code", DeliverDelay: 800 * time.Millisecond,
 		Answers:  claudeAnswers,
 		Protocol: StreamJSON,
+		Opens:    true,
 		Records:  ".claude/projects",
 		plan:     (*build).claude,
 		approval: func(p Preset, a *Approval) {

@@ -42,6 +42,7 @@ func codexProgram() Program {
 			}
 		},
 		Protocol: AppServer,
+		Opens:    true,
 		plan:     (*build).codex,
 		approval: func(p Preset, a *Approval) {
 			var t toml

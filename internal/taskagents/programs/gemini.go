@@ -34,6 +34,7 @@ func geminiProgram() Program {
 			}
 		},
 		Protocol: ACP,
+		Opens:    true,
 		Records:  ".gemini/tmp",
 		Kinds: map[string]string{
 			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
@@ -92,6 +93,9 @@ func (b *build) gemini() error {
 		flags = append(flags, "--policy="+b.private(policy, "gemini-policy.toml"))
 	}
 	b.argv(append(flags, id), func(t string) []string { return []string{"--prompt-interactive=" + t} })
+	if b.Structured {
+		b.note("Gemini CLI offers its question tool in a terminal only (--mode terminal): it asks in its answers")
+	}
 	b.structured([]string{"--acp"}, flags)
 	return nil
 }

@@ -72,6 +72,8 @@ type Program struct {
 	Protocol Protocol // of structured mode
 	// Kinds maps the tool kinds of the Agent Client Protocol to the names in Tools.
 	Kinds map[string]string
+	// Opens is set if its terminal continues a conversation that it had in structured mode.
+	Opens bool
 	// FailedHook is the reply to a hook that could not be passed on; "" is {}.
 	FailedHook string
 	// StrayTurns is set if it runs turns of its own, for example one that finds a title.
@@ -167,6 +169,17 @@ func Choices(more ...string) string {
 		}
 	}
 	return anyOf(append(names, more...))
+}
+
+// Opened lists the programs whose terminal continues conversations of structured mode: "a, b or c".
+func Opened() string {
+	var names []string
+	for _, p := range All() {
+		if p.Opens {
+			names = append(names, string(p.Name))
+		}
+	}
+	return anyOf(names)
 }
 
 // Scored lists the programs that can be chosen by score, for an error message: "a, b or c".

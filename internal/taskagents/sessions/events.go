@@ -30,6 +30,7 @@ const (
 	Stall         Type = "stall"
 	Wedged        Type = "wedged"
 	Elsewhere     Type = "answered_elsewhere" // a tool ran because something else has answered its question
+	Refused       Type = "refused"            // a tool call was refused
 	Used          Type = "usage"
 	Ended         Type = "stopped"
 	Failed        Type = "error"
@@ -60,6 +61,8 @@ type Event struct {
 	QuietMS   int64  `json:"quietMs,omitempty"`
 	ExitCode  *int   `json:"exitCode,omitempty"`
 	Signal    string `json:"exitSignal,omitempty"`
+
+	Refusal *Refusal `json:"refusal,omitempty"`
 
 	Usage *programs.Usage `json:"usage,omitempty"` // of the session so far
 	More  programs.Usage  `json:"-"`               // since the last event with Usage

@@ -25,6 +25,9 @@ const (
 	MaxMessage = 1 << 20
 	MaxQueued  = 20 // messages that wait for a busy session
 
+	maxRefusals = 50
+	maxWhat     = 300 // bytes of what was refused
+
 	// Cols and Rows are the size of a terminal by default.
 	Cols = 120
 	Rows = 40

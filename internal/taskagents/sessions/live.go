@@ -14,7 +14,19 @@ type Mode string
 const (
 	InPTY      Mode = "pty"        // in a terminal
 	Structured Mode = "structured" // over pipes, with a protocol
+	terminal   Mode = "terminal"   // what requests may call InPTY
 )
+
+// Request returns the mode that a request names; ok is false if it does not exist.
+func (m Mode) Request() (mode Mode, ok bool) {
+	switch m {
+	case terminal:
+		return InPTY, true
+	case "", InPTY, Structured:
+		return m, true
+	}
+	return m, false
+}
 
 // Live is a session of any mode. Its methods are safe for concurrent use, also after the session
 // has ended. [InTerminal] returns the session with the methods of a terminal.

@@ -38,13 +38,24 @@ func (m Mask) Event(e Event) Event {
 	e.From, e.To = m.status(e.From), m.status(e.To)
 	e.Text, e.Cause, e.Answered = m.Text(e.Text), m.Text(e.Cause), m.Text(e.Answered)
 	e.Evidence = m.evidence(e.Evidence)
+	if e.Refusal != nil {
+		e.Refusal = &m.refusals([]Refusal{*e.Refusal})[0]
+	}
 	return e
 }
 
 // Info returns i with its texts masked.
 func (m Mask) Info(i Info) Info {
-	i.Blocker, i.Error = m.blocker(i.Blocker), m.Text(i.Error)
+	i.Blocker, i.Error, i.Refusals = m.blocker(i.Blocker), m.Text(i.Error), m.refusals(i.Refusals)
 	return i
+}
+
+func (m Mask) refusals(list []Refusal) []Refusal {
+	list = slices.Clone(list)
+	for i, r := range list {
+		list[i].What = m.Text(r.What)
+	}
+	return list
 }
 
 // Explanation returns x with its texts masked.

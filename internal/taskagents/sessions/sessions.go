@@ -133,8 +133,9 @@ type Info struct {
 	Control      bool            `json:"control,omitempty"` // a user has control
 	Completed    int             `json:"completedTurns,omitempty"`
 	// Elsewhere: the program did something that it had asked about before it received an answer.
-	Elsewhere bool   `json:"elsewhere,omitempty"`
-	Seq       uint64 `json:"seq"` // number of its last event
+	Elsewhere bool      `json:"elsewhere,omitempty"`
+	Refusals  []Refusal `json:"refusals,omitempty"` // the last 50
+	Seq       uint64    `json:"seq"`                // number of its last event
 }
 
 // Live reports whether the session has not ended.

@@ -78,6 +78,38 @@ func (i *Info) Spend(u programs.Usage) (e Event, more bool) {
 	return Event{Type: Used, Usage: &u, More: u.Minus(was)}, true
 }
 
+// By is who has refused a tool call.
+type By string
+
+// The values of By.
+const (
+	ByPreset  By = "preset"  // the preset and the rules of package permit
+	ByAnswer  By = "answer"  // an answer to the question
+	ByProgram By = "program" // the program, what the preset allows
+	Unasked   By = "unasked" // the program or junctor, what the preset asks about: the turn is not done
+)
+
+// Refusal is a tool call that was refused.
+type Refusal struct {
+	Tool string `json:"tool"`
+	What string `json:"what,omitempty"` // the beginning of the command, or the files
+	By   By     `json:"by"`
+}
+
+// Refuse adds a refused tool call to the session and reports it.
+func (s *Session) Refuse(r Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(s.info.Refuse(r))
+}
+
+// Refuse adds a refused tool call to i and returns the event that reports it.
+func (i *Info) Refuse(r Refusal) Event {
+	r.What = text.ShortenBytes(r.What, maxWhat)
+	i.Refusals = append(slices.Clone(i.Refusals[max(0, len(i.Refusals)-maxRefusals+1):]), r)
+	return Event{Type: Refused, Refusal: &r}
+}
+
 // Asked reports whether one of the texts was among the last sent ones, because programs also
 // report turns that they started by themselves.
 func (s *Session) Asked(texts []string) bool {

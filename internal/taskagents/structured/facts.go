@@ -64,6 +64,10 @@ func (s *Session) told(t dialect.Told) {
 		s.turnEnded(t)
 	case dialect.Declined:
 		s.declined = refusal{s.declined.times + 1, t.Text}
+	case dialect.Denied:
+		if len(s.denied.calls) < maxDenied {
+			s.denied.calls = append(s.denied.calls, t)
+		}
 	case dialect.Spent:
 		s.spent(t.Usage)
 	case dialect.Wanted:
@@ -111,10 +115,67 @@ func (s *Session) turnEnded(t dialect.Told) {
 	}
 	s.begun = false
 	s.view.end()
+	if refused := s.unasked(t.Phase); t.Phase == detect.PhaseDone && refused != "" {
+		t.Phase, t.Text = "failed:"+detect.RefusedPermission, strings.TrimSpace(refused+"\n"+t.Text)
+	}
 	if strings.HasPrefix(t.Phase, "failed:") {
 		s.print("! " + t.Text)
 	}
 	s.move(detect.Status{State: detect.Ready, Phase: t.Phase}, "turn ended", t.Text)
+}
+
+// Refuse reports a tool call that a hook refused by the preset's rules. call is the program's id of it, by
+// which the program may report it too; or "".
+func (s *Session) Refuse(tool, call string, input []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused(tool, call, input, sessions.ByPreset)
+}
+
+// refused reports a refused tool call, and remembers it for the rest of the turn.
+func (s *Session) refused(tool, call string, input []byte, by sessions.By) {
+	if call != "" && len(s.denied.known) < maxDenied {
+		if s.denied.known == nil {
+			s.denied.known = make(map[string]bool)
+		}
+		s.denied.known[call] = true
+	}
+	r := sessions.Refusal{Tool: tool, What: dialect.Brief(input), By: by}
+	if by == sessions.Unasked && len(s.denied.asking) < maxDenied {
+		s.denied.asking = append(s.denied.asking, r)
+	}
+	s.emit(s.info.Refuse(r))
+}
+
+// unasked reports the tool calls that the program has refused in the turn that ended with phase. It
+// returns a text about those that the user should have been asked about, or "".
+func (s *Session) unasked(phase string) string {
+	for _, d := range s.denied.calls {
+		if s.denied.known[d.Call] || phase == detect.PhaseInterrupted {
+			continue
+		}
+		by := sessions.ByProgram
+		if s.spec.Rules != nil {
+			switch j := s.spec.Rules(d.Tool, d.Input); {
+			case j.Category == programs.UserInteraction: // a question or plan
+				continue
+			case j.Effect == permit.Deny:
+				by = sessions.ByPreset
+			case j.Effect == permit.Ask:
+				by = sessions.Unasked
+			}
+		}
+		s.refused(d.Tool, d.Call, d.Input, by)
+	}
+	var out strings.Builder
+	for i, r := range s.denied.asking {
+		if i == 0 {
+			out.WriteString("refused without asking the user:")
+		}
+		out.WriteString(strings.TrimRight("\n- "+r.Tool+" "+text.ShortenBytes(r.What, 200), " "))
+	}
+	s.denied = denied{}
+	return out.String()
 }
 
 // move changes the state and reports it. content is the result of the turn or the cause.
@@ -197,6 +258,9 @@ func (s *Session) question(q *dialect.Question) {
 			s.show(p)
 			return
 		}
+		if d.Effect == permit.Deny {
+			s.refused(p.Tool, p.Call, p.Input, sessions.ByPreset)
+		}
 		s.answer(p, option, d.Reason)
 	})
 }
@@ -218,6 +282,9 @@ func (s *Session) judge(a Ask) permit.Decision {
 // refuse rejects a question without asking the user.
 func (s *Session) refuse(q *dialect.Question, why string) {
 	if option := q.Find("reject_once", "reject_always"); option >= 0 {
+		if q.Type == "permission" {
+			s.refused(q.Tool, q.Call, q.Input, sessions.Unasked)
+		}
 		s.do(s.talk.Answer(q, option, why))
 		return
 	}

@@ -154,6 +154,9 @@ func (s *Session) decide(a detect.Answer) {
 		s.fill(p, a.Values)
 		return
 	}
+	if kind := p.Options[a.Option].Kind; p.Type == "permission" && strings.HasPrefix(kind, "reject_") {
+		s.refused(p.Tool, p.Call, p.Input, sessions.ByAnswer)
+	}
 	s.answer(p, a.Option, "")
 }
 

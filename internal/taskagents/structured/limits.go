@@ -13,6 +13,7 @@ const (
 	maxHeader        = 16 << 10         // bytes of its headers, and of lines before its address
 	maxUnsent        = 8 << 20          // bytes that wait for a program that reads nothing
 	maxOpen          = 32               // questions and files that wait at once
+	maxDenied        = 1_000            // refused tool calls of a turn
 	maxStderr        = 64 << 10         // stored bytes of its standard error
 	handshakeTimeout = time.Minute      // for the conversation to start
 	acceptTimeout    = 30 * time.Second // for the program to accept a text

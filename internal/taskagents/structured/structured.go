@@ -74,6 +74,9 @@ type Spec struct {
 	// a separate goroutine; its ctx ends after a minute. The result permit.Ask leaves the question
 	// open for Choose.
 	Judge func(context.Context, Ask) permit.Decision
+	// Rules returns the decision of the preset and the rules about a tool call that the program has refused. It
+	// is called with the session locked. If nil, the preset allows it.
+	Rules func(tool string, input []byte) permit.Decision
 }
 
 // Session is one program and the conversation with it. Its methods are safe for concurrent use,
@@ -106,6 +109,7 @@ type Session struct {
 	turns    uint64  // number of started turns
 	taken    uint64  // number of texts accepted during turns
 	declined refusal // last refused request
+	denied   denied  // tool calls of this turn that were refused
 	trouble  trouble
 	counts   Counts
 	open     []*pending // questions without answer, the oldest first
@@ -118,6 +122,13 @@ type Session struct {
 type refusal struct {
 	times uint64
 	why   string
+}
+
+// denied holds refused tool calls of a turn.
+type denied struct {
+	known  map[string]bool // ids of those that are reported
+	calls  []dialect.Told  // that the program has reported, to be judged at the end of the turn
+	asking []sessions.Refusal
 }
 
 // trouble is the reason for ending the program.

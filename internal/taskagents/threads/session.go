@@ -207,6 +207,17 @@ func UsageOf(metadata json.RawMessage) *programs.Usage {
 	return m.Usage
 }
 
+// RefusalsOf returns the list of refused tool calls in the metadata of a session, or nil.
+func RefusalsOf(metadata json.RawMessage) json.RawMessage {
+	var m struct {
+		Refusals json.RawMessage `json:"refusals"`
+	}
+	if len(metadata) == 0 || jsonx.Unmarshal(metadata, &m) != nil {
+		return nil
+	}
+	return m.Refusals
+}
+
 // UpdateThread changes the title, kind, summary, criteria, plan, owner, turn times and metadata of
 // a thread with f. Changes of other columns are undone, as in [Registry.UpdateSession].
 func (r *Registry) UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (Moved, error) {

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -220,10 +221,11 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 	}
 	q := &Question{
 		ID: string(id), Type: "permission", Tool: text.ShortenBytes(r.Tool, maxLabel), Input: json.RawMessage(r.Input), id: id, raw: r.Input,
-		Prompt:  text.ShortenBytes(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
+		Prompt:  text.ShortenBytes(strings.TrimSpace("Use "+r.Tool+": "+cmp.Or(Brief(r.Input), r.Description)), maxPrompt),
 		Options: []Option{{Label: "Allow", Kind: "allow_once"}, {Label: "Deny", Kind: "reject_once"}},
 	}
 	if r.Call != "" && len(r.Call) <= maxID && len(c.calls) < maxCalls {
+		q.Call = r.Call
 		c.calls[string(id)] = toolCall{r.Call, q.Tool}
 	}
 	refuse := func(why string) (Step, error) {
@@ -279,8 +281,9 @@ func planOf(input jsonx.Raw) string {
 	return text.ShortenBytes(strings.TrimSpace("May it carry out this plan?\n"+in.Plan), maxPrompt)
 }
 
-// brief returns a short description of a tool's input for users.
-func brief(input jsonx.Raw, otherwise string) string {
+// Brief returns a short description of a tool's input for users: its command, files, address or words,
+// or "".
+func Brief(input []byte) string {
 	found := ""
 	_ = jsonx.Members(input, func(name string, value []byte) {
 		switch name {
@@ -288,11 +291,13 @@ func brief(input jsonx.Raw, otherwise string) string {
 			if s, ok := jsonx.Text(value); ok && found == "" {
 				found = text.ShortenBytes(s, maxPrompt)
 			}
+		case "paths":
+			var list []string
+			if jsonx.Unmarshal(value, &list) == nil && found == "" {
+				found = text.ShortenBytes(strings.Join(list, ", "), maxPrompt)
+			}
 		}
 	})
-	if found == "" {
-		return text.ShortenBytes(otherwise, maxPrompt)
-	}
 	return found
 }
 
@@ -334,7 +339,7 @@ func assistant(message jsonx.Raw) (s Step, err error) {
 		case "text":
 			s.tell(Told{Kind: Words, Text: last(part.Text)})
 		case "tool_use":
-			s.tell(Told{Kind: Tool, Tool: text.ShortenBytes(part.Name, maxLabel), Text: brief(part.Input, "")})
+			s.tell(Told{Kind: Tool, Tool: text.ShortenBytes(part.Name, maxLabel), Text: Brief(part.Input)})
 		}
 	}
 	return s, nil
@@ -355,6 +360,11 @@ func (c *claude) result(line []byte) (s Step, err error) {
 		SessionID string            `json:"session_id"`
 		USD       float64           `json:"total_cost_usd"`
 		Models    map[string]counts `json:"modelUsage"`
+		Denials   []struct {
+			Tool  string    `json:"tool_name"`
+			Call  string    `json:"tool_use_id"`
+			Input jsonx.Raw `json:"tool_input"`
+		} `json:"permission_denials"` // of this turn
 	}
 	if err := unmarshal(line, &r); err != nil {
 		return Step{}, err
@@ -369,6 +379,9 @@ func (c *claude) result(line []byte) (s Step, err error) {
 	}
 	if len(r.Models) > 0 {
 		s.tell(Told{Kind: Spent, Usage: u})
+	}
+	for _, d := range r.Denials[max(0, len(r.Denials)-maxCalls):] {
+		s.tell(Told{Kind: Denied, Tool: text.ShortenBytes(d.Tool, maxLabel), Call: d.Call, Input: d.Input})
 	}
 	end := Told{Kind: Ended, Phase: detect.PhaseDone, Text: last(r.Result)}
 	switch {

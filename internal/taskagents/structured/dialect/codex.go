@@ -189,6 +189,8 @@ type codexItem struct {
 	ID      string `json:"id"`
 	Text    string `json:"text"`
 	Command string `json:"command"`
+	Cwd     string `json:"cwd"`
+	Status  string `json:"status"`
 	Server  string `json:"server"`
 	Tool    string `json:"tool"`
 	Query   string `json:"query"`
@@ -239,7 +241,7 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 	if jsonx.Unmarshal(params, &p) != nil {
 		return sent(c.failure(id, jsonrpc.CodeInvalidParams, "the parameters are not as they should be")), nil
 	}
-	q := &Question{ID: string(id), id: id, Type: "permission"}
+	q := &Question{ID: string(id), id: id, Type: "permission", Call: text.ShortenBytes(p.ItemID, maxID)}
 	switch method {
 	case "item/commandExecution/requestApproval":
 		q.Tool, q.Input = "exec_command", encoded(object{"command": p.Command, "cwd": p.Cwd})
@@ -263,6 +265,10 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 			return sent(c.failure(id, jsonrpc.CodeInvalidParams, "ask one to eight different questions, with texts and options that are short")), nil
 		}
 		return told(Told{Kind: Asked, Question: q}), nil
+	case "item/permissions/requestApproval", "mcpServer/elicitation/request": // cannot be shown to the user
+		s := c.unsupported(id, method)
+		s.tell(Told{Kind: Denied, Tool: method, Call: q.Call, Input: []byte("{}")})
+		return s, nil
 	default:
 		return c.unsupported(id, method), nil
 	}
@@ -393,6 +399,13 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 	default: // the user's messages, reasoning, plans
 		return Step{}
 	}
+	if completed && i.Status == "declined" {
+		d := Told{Kind: Denied, Tool: t.Tool, Call: text.ShortenBytes(i.ID, maxID)}
+		if d.Input = encoded(object{"command": i.Command, "cwd": i.Cwd}); i.Type == "fileChange" {
+			d.Input = encoded(object{"paths": i.paths()})
+		}
+		return told(d)
+	}
 	if completed {
 		t = Told{Kind: Phase}
 	}
@@ -435,5 +448,9 @@ func (e *codexError) told() Told {
 		})
 	}
 	s := text.ShortenBytes(strings.TrimSpace(e.Message+"\n"+e.More), maxPrompt)
-	return Told{Kind: Ended, Phase: failed(failure(status, word, s)), Text: s}
+	kind := failure(status, word, s)
+	if kind == "rate_limit" && noMoney.MatchString(s) { // an account without money has the same word as a limit in time
+		kind = "billing"
+	}
+	return Told{Kind: Ended, Phase: failed(kind), Text: s}
 }

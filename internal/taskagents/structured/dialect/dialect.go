@@ -73,6 +73,7 @@ const (
 	Elsewhere             // Tool: it ran after its question was withdrawn, so something else has answered
 	Ended                 // Phase, Text: the turn has ended
 	Declined              // Text: the last request was refused
+	Denied                // Tool, Input, Call: a tool call that did not run because it was refused
 	Spent                 // Usage
 	Wanted                // File
 	Warned                // Text: a warning for the user
@@ -86,6 +87,8 @@ type Told struct {
 	Tool     string
 	Phase    string // as in [detect.Status]
 	Token    string
+	Call     string // id of a tool call, as in [Question]
+	Input    []byte // of a tool call
 	More     bool
 	Question *Question
 	File     *File
@@ -101,6 +104,7 @@ type Question struct {
 	Prompt  string
 	Cwd     string // of a command, or ""
 	Reason  string // words of the model, or ""
+	Call    string // id of the tool call, or ""
 	Options []Option
 	Form    []detect.Question // of a question to the user
 
@@ -246,11 +250,13 @@ func last(s string) string {
 
 func failed(kind string) string { return "failed:" + kind }
 
+var noMoney = regexp.MustCompile(`(?i)credit balance|billing|payment required|insufficient[ _]quota`)
+
 var words = []struct {
 	kind string
 	said *regexp.Regexp
 }{
-	{"billing", regexp.MustCompile(`(?i)credit balance|billing|payment required|insufficient[ _]quota`)},
+	{"billing", noMoney},
 	{"auth", regexp.MustCompile(`(?i)not logged in|invalid (api|x-api)[ -]key|/login|unauthori[sz]ed|authentication|authenticate`)},
 	{"rate_limit", regexp.MustCompile(`(?i)rate[ _-]?limit|usage limit|quota|too many requests`)},
 	{"network", regexp.MustCompile(`(?i)connection (error|refused|reset)|ECONN|ENOTFOUND|network error|unable to connect`)},

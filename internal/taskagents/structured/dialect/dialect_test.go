@@ -132,6 +132,11 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 		{programs.Claude, fmt.Sprintf(result, "error_max_turns", "null", ""), "failed:limit"},
 		{programs.Claude, fmt.Sprintf(result, "error_during_execution", "null", "hm"), "failed:unknown"},
 		{programs.Codex, fmt.Sprintf(codex, `"usageLimitExceeded"`), "failed:rate_limit"},
+		{
+			programs.Codex,
+			strings.Replace(fmt.Sprintf(codex, `"usageLimitExceeded"`), "it went wrong", "Check your plan and billing details.", 1),
+			"failed:billing",
+		},
 		{programs.Codex, fmt.Sprintf(codex, `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`), "failed:auth"},
 		{programs.Codex, fmt.Sprintf(codex, `{"responseStreamDisconnected":{"httpStatusCode":null}}`), "failed:network"},
 		{programs.Codex, fmt.Sprintf(codex, `null`), "failed:unknown"},

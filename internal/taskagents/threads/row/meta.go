@@ -15,6 +15,7 @@ const (
 	Gateway      = "gateway"       // of a session: the gateway whose process runs it; owned
 	StartOver    = "startOver"     // of a session that resumes another one: its task if resuming fails
 	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
+	Refusals     = "refusals"      // of a session: its refused tool calls
 
 	// Of a thread. Only the package that owns each key sets it.
 	Supervision = "supervisionLevel" // the coordinator's level
