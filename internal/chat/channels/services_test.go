@@ -203,7 +203,8 @@ func TestServicesDecideApprovals(t *testing.T) {
 			t.Errorf("the approval: got it in %s, want it in %s", m.Conversation, s.Direct("71"))
 		}
 		last := s.sent("the decisions are offered", func(m fakechat.Message) bool {
-			return slices.Contains(m.Buttons, "once "+a.ID) || strings.Contains(m.Text, "Answer with: "+s.slash()+"approve "+a.ID+" once | timed | deny")
+			line := "Answer with: " + s.slash() + "approve " + a.ID + " once | timed | deny"
+			return slices.Contains(m.Buttons, "once "+a.ID) || strings.Contains(m.Text, line)
 		})
 		var whole strings.Builder
 		for _, m := range s.Sent() {
