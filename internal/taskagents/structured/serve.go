@@ -136,7 +136,7 @@ func (s *served) events() error {
 			return fmt.Errorf("one has more than %d bytes", maxLine)
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if !ok || len(data) < maxHeader && bytes.Contains(data, []byte(`"type":"server.heartbeat"`)) {
+		if !ok || isHeartbeat(data) {
 			continue
 		}
 		if !jsonx.Valid(data) {
@@ -146,6 +146,15 @@ func (s *served) events() error {
 			return err
 		}
 	}
+}
+
+// isHeartbeat reports whether an event only shows that the server lives. The input of a tool may look
+// like one, so the event's own type decides.
+func isHeartbeat(data []byte) bool {
+	var event struct {
+		Type string `json:"type"`
+	}
+	return len(data) < maxHeader && json.Unmarshal(data, &event) == nil && event.Type == "server.heartbeat"
 }
 
 // pass writes one line for the session.

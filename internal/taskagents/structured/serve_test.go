@@ -74,7 +74,8 @@ func TestAServerHasAConversation(t *testing.T) {
 			return
 		}
 		tell("session.status", `"status":{"type":"busy"}`)
-		tell("question.asked", `"id":"que_1","questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]`)
+		// What a model writes may look like a heartbeat, and is asked all the same.
+		tell("question.asked", `"id":"que_1","tool":{"type":"server.heartbeat"},"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]`)
 		select {
 		case <-answered:
 		case <-c.killed:
