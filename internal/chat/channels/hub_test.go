@@ -551,7 +551,7 @@ func TestDecisionsDoNotWaitForCommandsOfOthers(t *testing.T) {
 }
 
 // TestAPressProvesThatItsMessageArrived cuts the answer to the message of an approval: the service shows
-// it, and the hub does not know as which message. Only its own button counts.
+// it, and the hub has no id of the message. Only its own button counts.
 func TestAPressProvesThatItsMessageArrived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
