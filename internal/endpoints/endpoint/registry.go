@@ -156,3 +156,9 @@ func (r *Registry) all() []*Endpoint {
 	slices.SortFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.id, b.id) })
 	return list
 }
+
+// Running reports whether Run has begun and not ended, so that endpoints can be connected.
+func (r *Registry) Running() bool {
+	_, err := r.running()
+	return err == nil
+}

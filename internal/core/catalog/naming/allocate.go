@@ -1,6 +1,9 @@
 package naming
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // taken reports whether a label of group g must not have that fold: it is reserved, declared by
 // another tool, or a label of a group that precedes g.
@@ -128,4 +131,19 @@ func labelled(m *Tool, level int) string {
 		return full
 	}
 	return full + "_" + hash(m.Capability, 8+4*(level-hashLevel))
+}
+
+// Names yields the public names that a tool can have, with their levels, from the bare name
+// to the longest label. Unless the tool is withheld, one of them is its actual name.
+func (t *Tool) Names() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		if !yield(0, Plain(t.Declared)) {
+			return
+		}
+		for level := 1; level <= lastLevel; level++ {
+			if !yield(min(level, hashLevel), labelled(t, level)) {
+				return
+			}
+		}
+	}
 }
