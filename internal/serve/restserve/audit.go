@@ -12,6 +12,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
@@ -20,6 +22,8 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
+	name, snap := q.Capability, s.Catalog.Snapshot()
+	q.Capability = actionOf(name, snap)
 	find := s.Log.Query
 	if denied {
 		find = s.Log.Denied
@@ -28,11 +32,46 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
+	if len(records) == 0 && name != "" {
+		if err := s.checkRecorded(r.Context(), name, q.Capability, snap); err != nil {
+			return err
+		}
+	}
 	out := make([]jsonx.Raw, len(records))
 	for i, rec := range records {
 		out[i] = jsonx.Raw(rec)
 	}
 	return httpapi.Answer(w, map[string]any{"records": out}, nil)
+}
+
+// actionOf returns the action that records of a tool have, which people name SERVER/TOOL, and other names
+// as they are. The server may be gone.
+func actionOf(name string, snap *catalog.Snapshot) string {
+	server, tool, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(name, "#") {
+		return name
+	}
+	for e := range snap.Entries() {
+		if policy.ToolOf(e) == name {
+			return string(e.Action)
+		}
+	}
+	return "ext.mcp." + server + "." + tool
+}
+
+// checkRecorded returns an error with the nearest names if neither a record nor the catalog has a
+// capability, so that a misspelt name does not read like a capability that was never used.
+func (s *Surface) checkRecorded(ctx context.Context, name, recorded string, snap *catalog.Snapshot) error {
+	for e := range snap.Entries() {
+		if string(e.Action) == recorded || string(e.ID) == recorded {
+			return nil
+		}
+	}
+	list, err := s.Log.Query(ctx, audit.Query{Capability: recorded, Limit: 1})
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	return policy.UnknownTarget("audit.query", name, snap)
 }
 
 // usage answers with numbers of calls: since, until, agent, by (keys with commas between them; agent

@@ -163,7 +163,7 @@ func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Pr
 }
 
 func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	target, err := capability.ParseTarget(r.URL.Query().Get("action"))
+	target, err := capability.ParseTarget(actionOf(r.URL.Query().Get("action"), s.Catalog.Snapshot()))
 	if err != nil {
 		return err
 	}
