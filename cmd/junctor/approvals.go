@@ -319,8 +319,8 @@ func alwaysRule(c policy.Approval) string {
 	if c.Waits() {
 		return "always selects the answer of the program that it keeps; junctor grants nothing"
 	}
-	return fmt.Sprintf("always grants %s to %s with any input, until it is revoked or the content of %s changes",
-		c.Capability, c.Principal, dash(c.Module))
+	return fmt.Sprintf("always would grant %s to %s with any input, until it is revoked or the content of %s changes",
+		toolName(string(c.Capability)), c.Principal, dash(c.Module))
 }
 
 // showApproval prints an approval and its values, or with whole the input of the call.

@@ -84,7 +84,7 @@ func (c Config) policies() httpapi.Check {
 			return bad("policies", "a rule cannot be read, so the server does not start: "+said(err), "correct "+name+", or move it away")
 		}
 	}
-	return good("policies", "%d files", len(names))
+	return good("policies", "files: %d", len(names))
 }
 
 func (c Config) catalog() httpapi.Check {
