@@ -66,7 +66,7 @@ func (w crlf) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// withAskingClaude returns the environment of a server that finds askingClaude as Claude Code.
+// withAskingClaude returns the environment of a server that finds askingClaude as Claude Code, and starts it in a terminal.
 func withAskingClaude(t *testing.T) []string {
 	t.Helper()
 	bin, user := t.TempDir(), t.TempDir()
@@ -74,5 +74,8 @@ func withAskingClaude(t *testing.T) []string {
 	if err := os.WriteFile(filepath.Join(user, ".claude.json"), []byte(`{"hasCompletedOnboarding":true}`), 0o600); err != nil {
 		t.Fatalf("write the user's settings: got %v, want no error", err)
 	}
-	return []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + user, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b"}
+	return []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + user, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+		"JUNCTOR_AGENTS_MODE=terminal", // it only has a screen
+	}
 }
