@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +50,12 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	if d := cmp.Diff(want, plan.Unreached["memory"]); d != "" {
 		t.Errorf("what the program cannot reach (-want +got):\n%s", d)
 	}
-	req.DryRun = false
+	req.KeepUnreached = true
+	if kept, err := r.Connect(t.Context(), admin(), "claude", req); err != nil || len(kept.Moved) > 0 ||
+		!strings.HasSuffix(kept.Left["memory"], ": junctor setup --client claude --move memory") {
+		t.Errorf("without a person: %v, moved %v, left %v; want memory to stay with the command that asks", err, kept.Moved, kept.Left)
+	}
+	req.KeepUnreached, req.DryRun = false, false
 	done, err := r.Connect(t.Context(), admin(), "claude", req)
 	if err != nil || len(r.upstreams.added) != 1 || len(r.upstreams.added[0].ReadWrite)+len(r.upstreams.added[0].ReadOnly) > 0 {
 		t.Fatalf("without an answer: %v, added %+v; want memory without any folder", err, r.upstreams.added)

@@ -265,6 +265,9 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	for _, server := range move {
 		s.show(&out, server, name, req.Folders[server.Name])
 	}
+	if req.KeepUnreached {
+		move = slices.DeleteFunc(move, func(server clients.Server) bool { return keepUnreached(&out, server.Name) })
+	}
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if !further { // what is known was interrupted before the file was changed
 		r.Added, r.Secrets, r.CreatesToken = known.Added, known.Secrets, known.CreatesToken
