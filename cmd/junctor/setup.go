@@ -297,8 +297,10 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		when = ""
 	}
 	a.printUnreached(preview, when)
-	if o.dry {
+	if o.dry || !o.yes {
 		a.printLeft(preview)
+	}
+	if o.dry {
 		return &preview, nil
 	}
 	trust := o.hints == "yes"

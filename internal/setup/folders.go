@@ -95,6 +95,33 @@ func (s *Service) show(out *setupserve.Result, server clients.Server, client str
 	}
 }
 
+// keepRefused notes that a server stays in its client if its program would be refused the folders that out
+// shows, or those that a person may still be asked for. It reports whether it stays.
+func (s *Service) keepRefused(out *setupserve.Result, server clients.Server, client string, given setupserve.Folders) bool {
+	d, _, again := s.become(server, client)
+	if again != "" || server.Command == "" {
+		return false // it has the folders of the upstream
+	}
+	d.ReadOnly, d.ReadWrite = s.folders(server, given)
+	for _, u := range out.Unreached[server.Name] {
+		switch {
+		case u.TooWide || within(u.Folder, given.ReadOnly): // it is not asked for, or answered
+		case u.Package:
+			d.ReadOnly = append(d.ReadOnly, u.Folder)
+		default:
+			d.ReadWrite = append(d.ReadWrite, u.Folder)
+		}
+	}
+	err := s.cfg.Upstreams.Check(d)
+	if err == nil {
+		return false
+	}
+	out.Left[server.Name] = reason(err)
+	delete(out.Folders, server.Name)
+	delete(out.Unreached, server.Name)
+	return true
+}
+
 // keepUnreached notes that a server stays in its client if out has folders that it names and could not use,
 // because without them its program would run with other data or none. It reports whether it stays.
 func keepUnreached(out *setupserve.Result, server string) bool {

@@ -78,3 +78,23 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 		t.Errorf("the folders that were given (-want +got):\n%s", d)
 	}
 }
+
+// TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked has one with a folder of an argument, and one with
+// a folder that would be asked for.
+func TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	private := filepath.Join(r.user, "private")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatalf("making the folder: %v", err)
+	}
+	r.write(t, ".claude.json", `{"mcpServers": {"files": {"command": "x", "args": ["`+private+`"]},
+		"memory": {"command": "x", "env": {"MEMORY_FILE_PATH": "`+private+`/m.json"}}, "other": {"command": "x"}}}`)
+	want := private + " cannot be changed; chown it"
+	for _, dry := range []bool{true, false} {
+		got, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}, DryRun: dry})
+		if err != nil || got.Left["files"] != want || got.Left["memory"] != want || len(got.Moved) != 1 || len(got.Unreached) > 0 {
+			t.Errorf("dry run %t: %v, moved %v, left %v, unreached %v; want files and memory left: %s", dry, err, got.Moved, got.Left, got.Unreached, want)
+		}
+	}
+}
