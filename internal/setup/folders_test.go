@@ -94,7 +94,7 @@ func TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		got, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}, DryRun: dry})
 		if err != nil || got.Left["files"] != want || got.Left["memory"] != want || len(got.Moved) != 1 || len(got.Unreached) > 0 {
-			t.Errorf("dry run %t: %v, moved %v, left %v, unreached %v; want files and memory left: %s", dry, err, got.Moved, got.Left, got.Unreached, want)
+			t.Errorf("dry run %t: %v, moved %v, left %v, unreached %v; want both left: %s", dry, err, got.Moved, got.Left, got.Unreached, want)
 		}
 	}
 }
