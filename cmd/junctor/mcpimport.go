@@ -76,7 +76,11 @@ func (a *app) importServers(ctx context.Context, file string, req setupserve.Imp
 		if err := a.printImport(out); err != nil {
 			return err
 		}
-		a.printUnreached(out, !yes && !req.DryRun)
+		when := "run after the move"
+		if !yes && !req.DryRun {
+			when = ""
+		}
+		a.printUnreached(out, when)
 	}
 	if req.DryRun || len(out.Moved) == 0 {
 		if a.json {

@@ -232,6 +232,15 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	case s.SetUp && (o.http || !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return isChosen(f, o.move) })):
 		if !a.json {
 			a.printf("%s is set up already.\n", s.Title)
+			var left []string
+			for _, server := range s.Servers {
+				if server.Stays == "" {
+					left = append(left, server.Name)
+				}
+			}
+			if len(left) > 0 {
+				a.printStayed(s, left, false)
+			}
 		}
 		return nil, nil
 	}
@@ -263,7 +272,9 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
 		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
 	})
-	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true, HTTP: o.http, Folder: o.folder}, o.local)
+	preview, err := a.previewClient(ctx, s.Name, setupserve.Request{
+		Move: present, DryRun: true, HTTP: o.http, Folder: o.folder, KeepUnreached: o.yes,
+	}, o.local)
 	if err != nil {
 		return nil, err
 	}
@@ -281,9 +292,15 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 				plainText(orNothing(folders.ReadWrite)), plainText(orNothing(folders.ReadOnly)))
 		}
 	}
-	a.printUnreached(preview, !o.yes && !o.dry)
-	if o.dry {
+	when := "run after the move"
+	if !o.yes && !o.dry {
+		when = ""
+	}
+	a.printUnreached(preview, when)
+	if o.dry || !o.yes {
 		a.printLeft(preview)
+	}
+	if o.dry {
 		return &preview, nil
 	}
 	trust := o.hints == "yes"
@@ -305,12 +322,12 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		}
 	}
 	done, err := a.connectClient(ctx, s.Name, setupserve.Request{
-		Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder, Folders: given,
+		Move: present, TrustHints: trust, HTTP: o.http, Folder: o.folder, Folders: given, KeepUnreached: o.yes,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.printSetUp(ctx, s, done, trust)
+	a.printSetUp(ctx, s, done, trust, o.yes)
 	return &done, nil
 }
 
@@ -319,7 +336,7 @@ func isChosen(f clients.Found, move []string) bool {
 	return f.Stays == "" && (slices.Contains(move, f.Name) || slices.Contains(move, "*"))
 }
 
-func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
+func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust, yes bool) {
 	if a.json {
 		return
 	}
@@ -336,6 +353,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 		return
 	}
 	a.printf("  verified: %s sees %d %s as agent:%s. If it is running, restart it.\n", s.Title, tools, counted(tools, "tool", "tools"), s.Name)
+	a.printUnreached(done, "run")
 	var left []string
 	for _, server := range s.Servers {
 		if _, moved := done.Moved[server.Name]; server.Stays == "" && !moved {
@@ -344,15 +362,24 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	}
 	switch {
 	case len(left) > 0:
-		again := "junctor setup --yes --client " + s.Name
-		for _, name := range left {
-			again += " --move " + shellWord(name)
-		}
-		a.printf("  %s still runs %s itself. To move behind junctor what stayed: %s\n", s.Title,
-			plainText(strings.Join(left, ", ")), plainText(again))
+		a.printStayed(s, left, yes && len(done.Unreached) == 0)
 	case tools == 0:
 		a.printf("  junctor has no tools yet. Add an MCP server: junctor mcp add NAME -- COMMAND ARG...\n")
 	}
+}
+
+// printStayed prints the servers that a client still runs, and the command that moves them.
+func (a *app) printStayed(s setupserve.Status, servers []string, yes bool) {
+	again := "junctor setup"
+	if yes {
+		again += " --yes"
+	}
+	again += " --client " + s.Name
+	for _, name := range servers {
+		again += " --move " + shellWord(name)
+	}
+	a.printf("  %s still runs %s itself. To move behind junctor what stayed: %s\n", s.Title,
+		plainText(strings.Join(servers, ", ")), plainText(again))
 }
 
 // printLeft prints the servers that stay in a client for a reason of their own.
@@ -378,7 +405,8 @@ func (a *app) undoClient(ctx context.Context, s setupserve.Status, local *setup.
 		if len(done.Removed) > 0 {
 			a.printf("  removed from junctor: %s\n", plainText(strings.Join(done.Removed, ", ")))
 		}
-		a.printf("\n")
+		a.printf("  What stays: the home with its audit log, and rules that people wrote about %s and its servers; with a server, see them "+
+			"with: junctor policy list\n  If %s is running, restart it.\n\n", s.Title, s.Title)
 	}
 	return &done, nil
 }

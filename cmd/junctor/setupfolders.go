@@ -10,13 +10,16 @@ import (
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 )
 
-// printUnreached prints which folders the moved servers name and their programs cannot use, and, unless a
-// question about them follows, the command that gives them.
-func (a *app) printUnreached(preview setupserve.Result, asks bool) {
+// printUnreached prints which folders the moved servers name and their programs cannot use, and the command
+// that gives them, with when to run it. If when is empty, a question about them follows instead.
+func (a *app) printUnreached(preview setupserve.Result, when string) {
 	if a.json {
 		return
 	}
 	for _, server := range slices.Sorted(maps.Keys(preview.Unreached)) {
+		if preview.Moved[server] == "" {
+			continue // it stays in the client, which printLeft shows
+		}
 		give := preview.Folders[server]
 		offered := false
 		for _, u := range preview.Unreached[server] {
@@ -24,7 +27,11 @@ func (a *app) printUnreached(preview setupserve.Result, asks bool) {
 			if u.Readable {
 				verb = "may only read"
 			}
-			a.printf("  warning: %s %s %s (%s)\n", plainText(server), verb, plainText(u.Folder), plainText(u.From))
+			follows := ""
+			if when == "" && !u.TooWide {
+				follows = "; a question about it follows"
+			}
+			a.printf("  warning: %s %s %s (%s)%s\n", plainText(server), verb, plainText(u.Folder), plainText(u.From), follows)
 			switch {
 			case u.TooWide:
 				a.printf("    a program is not given all of your files: name a folder in it instead, before you move %s\n", plainText(server))
@@ -35,7 +42,7 @@ func (a *app) printUnreached(preview setupserve.Result, asks bool) {
 				give.ReadWrite, offered = append(slices.Clone(give.ReadWrite), u.Folder), true
 			}
 		}
-		if offered && !asks {
+		if offered && when != "" {
 			line := "junctor mcp confine " + shellWord(preview.Moved[server])
 			for _, dir := range give.ReadWrite {
 				line += " --rw " + shellWord(dir)
@@ -43,7 +50,7 @@ func (a *app) printUnreached(preview setupserve.Result, asks bool) {
 			for _, dir := range give.ReadOnly {
 				line += " --ro " + shellWord(dir)
 			}
-			a.printf("    if it may use this, run after the move (--ro in place of --rw if it needs to read only): %s\n", plainText(line))
+			a.printf("    if it may use this, %s (--ro in place of --rw if it needs to read only): %s\n", when, plainText(line))
 		}
 	}
 }
@@ -52,6 +59,9 @@ func (a *app) printUnreached(preview setupserve.Result, asks bool) {
 func (a *app) askFolders(ctx context.Context, preview setupserve.Result) (map[string]setupserve.Folders, error) {
 	given := make(map[string]setupserve.Folders)
 	for _, server := range slices.Sorted(maps.Keys(preview.Unreached)) {
+		if preview.Moved[server] == "" {
+			continue
+		}
 		give := given[server]
 		for _, u := range preview.Unreached[server] {
 			if u.TooWide {

@@ -21,9 +21,12 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/upstreams"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -156,23 +159,38 @@ func (a *app) localSetup(home string) (*setup.Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	walls := sandbox.NewForHome(home, cfg.Sandbox.ReadOnly, cfg.Sandbox.Off)
+	registry := upstream.NewRegistry(upstream.Config{
+		Dir: filepath.Join(home, "upstreams"), Walls: walls, CA: cfg.Upstreams.Registries.CA,
+	})
 	return setup.New(setup.Config{
 		URL: setup.LocalURL("http://"+cfg.Listen) + "/mcp", URLEnds: strings.HasSuffix(cfg.Listen, ":0"),
 		Dir: filepath.Join(home, "clients"), UserHome: user, Env: a.env, Command: server.BridgeCommand(program, home),
-		Upstreams: noUpstreams{}, Secrets: noSecrets{}, Tokens: noTokens{}, Logger: slog.New(slog.DiscardHandler),
+		Upstreams: noUpstreams{registry: registry}, Secrets: noSecrets{}, Tokens: noTokens{}, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
 // noUpstreams, noSecrets and noTokens are those of a home that was never used. Their embedded
 // interfaces are nil, because a preview only reads.
 type (
-	noUpstreams struct{ setup.Upstreams }
-	noSecrets   struct{ setup.Secrets }
-	noTokens    struct{ tokens }
-	tokens      = setup.Tokens // a field of the name of a method is an error
+	noUpstreams struct {
+		setup.Upstreams
+		registry *upstream.Registry
+	}
+	noSecrets struct{ setup.Secrets }
+	noTokens  struct{ tokens }
+	tokens    = setup.Tokens // a field of the name of a method is an error
 )
 
 func (noUpstreams) Find(setup.Definition) []setup.Definition { return nil }
+
+// Check asks a registry that holds nothing. A server that is not root may use what its user may.
+func (u noUpstreams) Check(d setup.Definition) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return u.registry.Confinable(upstreams.Record{Name: d.Name, Command: d.Program(), ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite})
+}
 
 func (noUpstreams) Has(string) bool { return false }
 

@@ -70,6 +70,10 @@ func (m movedServers) Has(name string) bool {
 	return slices.ContainsFunc(m.Records(), func(r upstreams.Record) bool { return r.Name == name })
 }
 
+func (m movedServers) Check(d setup.Definition) error {
+	return m.Confinable(upstreams.Record{Name: d.Name, Command: d.Program(), ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite})
+}
+
 func (m movedServers) Add(ctx context.Context, by capability.Principal, d setup.Definition) (int, error) {
 	tools, err := m.Service.Add(ctx, by, upstreams.Record{
 		Name: d.Name, Command: d.Program(), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -93,6 +94,56 @@ func (s *Service) show(out *setupserve.Result, server clients.Server, client str
 		out.Unreached[server.Name] = list
 	}
 }
+
+// keepRefused notes that a server stays in its client if its program would be refused the folders that out
+// shows, or those that a person may still be asked for. It reports whether it stays.
+func (s *Service) keepRefused(out *setupserve.Result, server clients.Server, client string, given setupserve.Folders) bool {
+	d, _, again := s.become(server, client)
+	if again != "" || server.Command == "" {
+		return false // it has the folders of the upstream
+	}
+	d.ReadOnly, d.ReadWrite = s.folders(server, given)
+	for _, u := range out.Unreached[server.Name] {
+		switch {
+		case u.TooWide || within(u.Folder, given.ReadOnly): // it is not asked for, or answered
+		case u.Package:
+			d.ReadOnly = append(d.ReadOnly, u.Folder)
+		default:
+			d.ReadWrite = append(d.ReadWrite, u.Folder)
+		}
+	}
+	err := s.cfg.Upstreams.Check(d)
+	if err == nil {
+		return false
+	}
+	out.Left[server.Name] = reason(err)
+	delete(out.Folders, server.Name)
+	delete(out.Unreached, server.Name)
+	return true
+}
+
+// keepUnreached notes that a server stays in its client if out has folders that it names and could not use,
+// because without them its program would run with other data or none. It reports whether it stays.
+func keepUnreached(out *setupserve.Result, server string) bool {
+	var named []string
+	for _, u := range out.Unreached[server] {
+		named = append(named, u.Folder+" ("+u.From+")")
+	}
+	if len(named) == 0 {
+		return false
+	}
+	quoted := server
+	if !plainWord.MatchString(server) {
+		quoted = "'" + strings.ReplaceAll(server, "'", `'\''`) + "'"
+	}
+	out.Left[server] = "behind junctor it could not use " + strings.Join(named, ", ") +
+		", which only an answer of yours gives; to be asked, run: junctor setup --client " + out.Client + " --move " + quoted
+	delete(out.Folders, server)
+	return true
+}
+
+// plainWord matches a word that a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 // unreached returns the folders of the paths that a server's arguments and variables name, and of its
 // package, that its program may not change, and for arguments and the package may not even read. Of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +50,12 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	if d := cmp.Diff(want, plan.Unreached["memory"]); d != "" {
 		t.Errorf("what the program cannot reach (-want +got):\n%s", d)
 	}
-	req.DryRun = false
+	req.KeepUnreached = true
+	if kept, err := r.Connect(t.Context(), admin(), "claude", req); err != nil || len(kept.Moved) > 0 ||
+		!strings.HasSuffix(kept.Left["memory"], ": junctor setup --client claude --move memory") {
+		t.Errorf("without a person: %v, moved %v, left %v; want memory to stay with the command that asks", err, kept.Moved, kept.Left)
+	}
+	req.KeepUnreached, req.DryRun = false, false
 	done, err := r.Connect(t.Context(), admin(), "claude", req)
 	if err != nil || len(r.upstreams.added) != 1 || len(r.upstreams.added[0].ReadWrite)+len(r.upstreams.added[0].ReadOnly) > 0 {
 		t.Fatalf("without an answer: %v, added %+v; want memory without any folder", err, r.upstreams.added)
@@ -70,5 +76,25 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	got := r.upstreams.added[0]
 	if d := cmp.Diff(req.Folders["memory"], setupserve.Folders{ReadWrite: got.ReadWrite, ReadOnly: got.ReadOnly}); d != "" {
 		t.Errorf("the folders that were given (-want +got):\n%s", d)
+	}
+}
+
+// TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked has one with a folder of an argument, and one with
+// a folder that would be asked for.
+func TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	private := filepath.Join(r.user, "private")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatalf("making the folder: %v", err)
+	}
+	r.write(t, ".claude.json", `{"mcpServers": {"files": {"command": "x", "args": ["`+private+`"]},
+		"memory": {"command": "x", "env": {"MEMORY_FILE_PATH": "`+private+`/m.json"}}, "other": {"command": "x"}}}`)
+	want := private + " cannot be changed; chown it"
+	for _, dry := range []bool{true, false} {
+		got, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}, DryRun: dry})
+		if err != nil || got.Left["files"] != want || got.Left["memory"] != want || len(got.Moved) != 1 || len(got.Unreached) > 0 {
+			t.Errorf("dry run %t: %v, moved %v, left %v, unreached %v; want both left: %s", dry, err, got.Moved, got.Left, got.Unreached, want)
+		}
 	}
 }

@@ -38,6 +38,8 @@ type Upstreams interface {
 	Find(d Definition) []Definition
 	// Has reports whether an upstream has this name.
 	Has(name string) bool
+	// Check returns the error with which Add would refuse the folders of a program.
+	Check(d Definition) error
 	// Add connects to the server and publishes its tools. It returns the number of tools.
 	Add(ctx context.Context, by capability.Principal, d Definition) (tools int, err error)
 	Remove(ctx context.Context, by capability.Principal, name string) error
@@ -262,8 +264,12 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	if further {
 		maps.DeleteFunc(out.Left, func(server, _ string) bool { return known.Servers[server] != "" && !now.Has(server) })
 	}
-	for _, server := range move {
+	move = slices.DeleteFunc(move, func(server clients.Server) bool {
 		s.show(&out, server, name, req.Folders[server.Name])
+		return s.keepRefused(&out, server, name, req.Folders[server.Name])
+	})
+	if req.KeepUnreached {
+		move = slices.DeleteFunc(move, func(server clients.Server) bool { return keepUnreached(&out, server.Name) })
 	}
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if !further { // what is known was interrupted before the file was changed

@@ -39,6 +39,16 @@ func (u *upstreams) Has(name string) bool {
 	return slices.ContainsFunc(u.added, func(a setup.Definition) bool { return a.Name == name })
 }
 
+// Check refuses a folder named "private".
+func (u *upstreams) Check(d setup.Definition) error {
+	for _, dir := range slices.Concat(d.ReadOnly, d.ReadWrite) {
+		if filepath.Base(dir) == "private" {
+			return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", "%s cannot be changed", dir).With("folder_unusable", "chown it")
+		}
+	}
+	return nil
+}
+
 func (u *upstreams) Add(_ context.Context, _ capability.Principal, d setup.Definition) (int, error) {
 	if d.Command == "broken" {
 		return 0, capability.Errorf(capability.CodeUnavailable, "upstreams.add", "the program broken does not exist")

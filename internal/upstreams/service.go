@@ -138,6 +138,9 @@ func (s *Service) Add(ctx context.Context, by capability.Principal, r Record) (t
 	return status.Counts.Tools, err
 }
 
+// Confinable returns the error with which Add would refuse to confine the program of an upstream.
+func (s *Service) Confinable(r Record) error { return s.registry.Confinable(r) }
+
 // Remove removes an upstream.
 func (s *Service) Remove(ctx context.Context, by capability.Principal, name string) error {
 	return s.registry.Remove(ctx, by, name)

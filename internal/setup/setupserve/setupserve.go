@@ -50,6 +50,9 @@ type Request struct {
 	Move       []string `json:"move"` // servers to move behind junctor; "*" means all that can be
 	TrustHints bool     `json:"trust_hints"`
 	DryRun     bool     `json:"dry_run"`
+	// KeepUnreached leaves a server in the client if its program could not use a folder that it names, for
+	// setups in which a person is not asked.
+	KeepUnreached bool `json:"keep_unreached,omitempty"`
 	// HTTP writes the URL of MCP and a header with the client's token instead of a command. Error:
 	// invalid_input, reason client_no_http, for a client whose file has no form for it.
 	HTTP bool `json:"http"`

@@ -81,6 +81,12 @@ func (r *Registry) confinement(rec *record.Record, work string) (sandbox.Confine
 	return c, p, nil
 }
 
+// Confinable returns the error with which Add would refuse to confine the program of a record.
+func (r *Registry) Confinable(rec record.Record) error {
+	_, _, err := r.confinement(&rec, r.cfg.Dir)
+	return err
+}
+
 // starter returns the function that starts the program of a connection confined, for
 // ClientConfig.Start. It keeps the process in c.
 func (u *upstream) starter(c *conn, env []string) (func(in, out, errs *os.File) (mcpclient.Process, error), error) {
