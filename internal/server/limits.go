@@ -7,6 +7,5 @@ const (
 	drainTimeout     = 10 * time.Second // running calls may continue after a stop was requested
 	settleTimeout    = 2 * time.Second  // a start waits for the previous providers
 	takeOverTimeout  = 10 * time.Second // of one update of the mirrors, because their owners wait for it
-	// maxGatewayName bounds the host name in the id of a gateway.
-	maxGatewayName = 40
+	maxGatewayName   = 40               // of the host name in the id of a gateway
 )

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"maps"
@@ -17,10 +18,7 @@ import (
 
 // openSetup creates the service that connects MCP clients of the user who runs the server.
 func (s *Server) openSetup() error {
-	user, err := os.UserHomeDir()
-	if err != nil {
-		user = "/" // a service account without a home: no client is found
-	}
+	user, _ := os.UserHomeDir() // "" for a service account without a home: no client is found
 	program, err := os.Executable()
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "setup", "the path of this program is not known", err)
@@ -34,7 +32,7 @@ func (s *Server) openSetup() error {
 		gateway = hex.EncodeToString(id[:8])
 	}
 	s.setup, err = setup.New(setup.Config{
-		Dir: s.home.Path("clients"), UserHome: user, Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir),
+		Dir: s.home.Path("clients"), UserHome: cmp.Or(user, "/"), Env: os.Getenv, Command: BridgeCommand(program, s.home.Dir),
 		Upstreams: movedServers{s.upstreams}, Secrets: s.secrets, URL: setup.LocalURL(s.Address()) + "/mcp",
 		URLEnds: strings.HasSuffix(s.cfg.Listen, ":0"), Tokens: s.policy, Door: s.door, Logger: s.logger,
 		Declared: declared.Config{
