@@ -32,7 +32,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
-	if len(records) == 0 && name != "" {
+	if len(records) == 0 && q.Capability != name {
 		if err := s.checkRecorded(r.Context(), name, q.Capability, snap); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func actionOf(name string, snap *catalog.Snapshot) string {
 }
 
 // checkRecorded returns an error with the nearest names if neither a record nor the catalog has a
-// capability, so that a misspelt name does not read like a capability that was never used.
+// tool, so that a misspelt name does not read like a tool that was never used.
 func (s *Surface) checkRecorded(ctx context.Context, name, recorded string, snap *catalog.Snapshot) error {
 	for e := range snap.Entries() {
 		if string(e.Action) == recorded || string(e.ID) == recorded {

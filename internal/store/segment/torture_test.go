@@ -28,7 +28,7 @@ func openLog(dir string) (*audit.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	logs, err := OpenMirror(filepath.Join(dir, "logs"), MirrorConfig{MaxBytes: 256 << 10})
+	logs, err := OpenMirror(filepath.Join(dir, "logs"), MirrorConfig{MaxBytes: 256 << 10, Keep: 100})
 	if err != nil {
 		return nil, err
 	}
