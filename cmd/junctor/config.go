@@ -58,7 +58,7 @@ func (a *app) configCommand() *cobra.Command {
 				return a.printJSON(json.RawMessage(`{"ok":true}`))
 			}
 			if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-				a.printf("there is no %s, so the defaults and the environment are in force; they are fine\n", name)
+				a.printf("%s does not exist, so the defaults and the environment are in force; they are fine\n", name)
 				return nil
 			}
 			a.printf("%s is fine\n", name)

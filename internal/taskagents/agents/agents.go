@@ -241,10 +241,11 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom,
 			maxMemory>>10)
 	}
-	if req.Mode, ok = req.Mode.Request(); !ok {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", req.Mode).With("bad_mode",
-			"use terminal, or structured for a program that has a protocol")
+	mode, err := req.Mode.Request(op)
+	if err != nil {
+		return Info{}, err
 	}
+	req.Mode = mode
 	if err := a.cfg.Sessions.Room(); err != nil {
 		return Info{}, err
 	}

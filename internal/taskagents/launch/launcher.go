@@ -209,11 +209,11 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	case len(t.Memory) > maxMemory:
 		return p, capability.Errorf(capability.CodeTooLarge, op, "the memory has %d bytes, and may have %d", len(t.Memory), maxMemory)
 	}
-	ok := false
-	if t.Mode, ok = t.Mode.Request(); !ok {
-		return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", t.Mode).With("bad_mode",
-			"use terminal, or structured for a program that has a protocol")
+	mode, err := t.Mode.Request(op)
+	if err != nil {
+		return p, err
 	}
+	t.Mode = mode
 	var members map[string]json.RawMessage
 	if len(t.Metadata) > 0 && jsonx.Unmarshal(t.Metadata, &members) != nil {
 		return p, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object").With("bad_metadata", "")

@@ -17,15 +17,16 @@ const (
 	terminal   Mode = "terminal"   // what requests may call InPTY
 )
 
-// Request returns the mode that a request names; ok is false if it does not exist.
-func (m Mode) Request() (mode Mode, ok bool) {
+// Request returns the mode that a request names. Another one is invalid_input, reason bad_mode.
+func (m Mode) Request(op string) (Mode, error) {
 	switch m {
 	case terminal:
-		return InPTY, true
+		return InPTY, nil
 	case "", InPTY, Structured:
-		return m, true
+		return m, nil
 	}
-	return m, false
+	return m, capability.Errorf(capability.CodeInvalidInput, op, "the mode %.60q is unknown", m).With("bad_mode",
+		"use terminal, or structured for a program that has a protocol")
 }
 
 // Live is a session of any mode. Its methods are safe for concurrent use, also after the session

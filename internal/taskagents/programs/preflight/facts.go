@@ -51,7 +51,7 @@ func filled(path string) bool {
 		return false
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, askMost))
+	data, err := io.ReadAll(io.LimitReader(f, maxAnswer))
 	var object map[string]json.RawMessage
 	return err == nil && json.Unmarshal(data, &object) == nil && len(object) > 0
 }

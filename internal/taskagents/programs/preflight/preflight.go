@@ -6,8 +6,6 @@ package preflight
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
@@ -60,12 +59,6 @@ type Config struct {
 	Home string                                       // "": the user's
 	Wait time.Duration                                // timeout of one answer of a program; 0: 5 s
 }
-
-// askMost is the maximal number of bytes of a program's answer.
-const askMost = 64 << 10
-
-// copyMost is the maximal number of bytes of a file that a program gets a copy of.
-const copyMost = 16 << 20
 
 // Check examines all programs, in the order of [programs.All]. It runs as many at the same time
 // as there are processors, because some need seconds to print their version.
@@ -161,8 +154,8 @@ func (cfg *Config) room(needs []string) (home string, err error) {
 		return "", err
 	}
 	for _, name := range needs {
-		data, err := readMost(filepath.Join(cfg.Home, filepath.FromSlash(name)), copyMost)
-		if err != nil { // it has none, or one that is no longer a configuration
+		data, err := hostfs.ReadRegular(filepath.Join(cfg.Home, filepath.FromSlash(name)), maxCopy)
+		if err != nil { // the file is missing, too large or not a regular file
 			continue
 		}
 		to := filepath.Join(home, filepath.FromSlash(name))
@@ -176,19 +169,6 @@ func (cfg *Config) room(needs []string) (home string, err error) {
 	return home, nil
 }
 
-// readMost reads a regular file of at most so many bytes.
-func readMost(path string, most int64) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, most)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
 // ask runs a program with a minimal environment: PATH, a home of its own, and settings that
 // disable updates and colours. It fails with timeout after Wait.
 func (cfg *Config) ask(ctx context.Context, home, path string, args ...string) (answer, error) {
@@ -196,7 +176,7 @@ func (cfg *Config) ask(ctx context.Context, home, path string, args ...string) (
 	defer cancel()
 	env := append(sandbox.Environment(), "HOME="+home, "TMPDIR="+home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1",
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "PI_OFFLINE=1")
-	got, err := sandbox.Run(ctx, sandbox.Spec{Path: path, Args: args, Dir: home, Env: env, StdoutLimit: askMost, MergeStderr: true})
+	got, err := sandbox.Run(ctx, sandbox.Spec{Path: path, Args: args, Dir: home, Env: env, StdoutLimit: maxAnswer, MergeStderr: true})
 	switch {
 	case ctx.Err() != nil:
 		return answer{}, capability.Errorf(capability.CodeTimeout, "preflight", "%s %s gave no answer within %s", path, strings.Join(args, " "),
