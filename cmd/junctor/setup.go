@@ -239,7 +239,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 				}
 			}
 			if len(left) > 0 {
-				a.printStayed(s, left, false)
+				a.printStayed(s, left)
 			}
 		}
 		return nil, nil
@@ -327,7 +327,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	if err != nil {
 		return nil, err
 	}
-	a.printSetUp(ctx, s, done, trust, o.yes)
+	a.printSetUp(ctx, s, done, trust)
 	return &done, nil
 }
 
@@ -336,7 +336,7 @@ func isChosen(f clients.Found, move []string) bool {
 	return f.Stays == "" && (slices.Contains(move, f.Name) || slices.Contains(move, "*"))
 }
 
-func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust, yes bool) {
+func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
 	if a.json {
 		return
 	}
@@ -362,19 +362,16 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	}
 	switch {
 	case len(left) > 0:
-		a.printStayed(s, left, yes && len(done.Unreached) == 0)
+		a.printStayed(s, left)
 	case tools == 0:
 		a.printf("  junctor has no tools yet. Add an MCP server: junctor mcp add NAME -- COMMAND ARG...\n")
 	}
 }
 
-// printStayed prints the servers that a client still runs, and the command that moves them.
-func (a *app) printStayed(s setupserve.Status, servers []string, yes bool) {
-	again := "junctor setup"
-	if yes {
-		again += " --yes"
-	}
-	again += " --client " + s.Name
+// printStayed prints the servers that a client still runs, and the command that moves them. It asks,
+// because --yes would leave a server that needs a folder.
+func (a *app) printStayed(s setupserve.Status, servers []string) {
+	again := "junctor setup --client " + s.Name
 	for _, name := range servers {
 		again += " --move " + shellWord(name)
 	}
