@@ -20,10 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	detachKey   = 0x1d // Ctrl-]
-	attachLimit = 64 << 20
-)
+const detachKey = 0x1d // Ctrl-]
 
 // attachCommand returns the command that shows the terminal of a task agent and lets the user type.
 func (a *app) attachCommand() *cobra.Command {
@@ -89,7 +86,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 		return capability.Wrap(capability.CodeUnavailable, op, "the server cannot be reached", err)
 	}
 	defer func() { _ = conn.CloseNow() }() // errors of closing are irrelevant
-	conn.SetReadLimit(attachLimit)
+	conn.SetReadLimit(maxAttachMessage)
 	t := &attached{conn: conn, session: session}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -17,10 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const (
-	childBase  = "/api/coding-agents"
-	childLimit = 1 << 20
-)
+const childBase = "/api/coding-agents"
 
 // child holds the session, port and token that a program started by the server has in its
 // environment.
@@ -53,7 +50,7 @@ func (c child) ask(ctx context.Context, method, path string, body []byte) (json.
 		return nil, capability.Wrap(capability.CodeUnavailable, op, "the server that started this program cannot be reached", err)
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, childLimit))
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxChildBody))
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeUnavailable, op, "the server's answer broke off", err)
 	}
@@ -198,7 +195,7 @@ func (a *app) hook(ctx context.Context, args []string) (json.RawMessage, error) 
 	var body []byte
 	if len(args) > 1 {
 		body = []byte(args[1])
-	} else if body, err = io.ReadAll(io.LimitReader(a.stdin, childLimit)); err != nil {
+	} else if body, err = io.ReadAll(io.LimitReader(a.stdin, maxChildBody)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)

@@ -137,3 +137,9 @@ const (
 	// minColumn is the width that a column of a table keeps on a narrow terminal.
 	minColumn = 6
 )
+
+// maxAttachMessage bounds one message of an attached terminal, in bytes.
+const maxAttachMessage = 64 << 20
+
+// maxChildBody bounds, in bytes, what `junctor child` reads from its input and from the server.
+const maxChildBody = 1 << 20

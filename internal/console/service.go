@@ -461,7 +461,7 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) (*http.Reques
 	principal := t.Principal().ID
 	var body []byte
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		if body, err = httpapi.ReadBody(w, r, httpapi.BodyLimit); err != nil {
+		if body, err = httpapi.ReadBody(w, r, httpapi.MaxBody); err != nil {
 			return nil, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

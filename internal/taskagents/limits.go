@@ -50,3 +50,6 @@ const maxConsents = 1000
 
 // maxRecorded is the number of bytes of changed settings that a record of the audit log has.
 const maxRecorded = 2000
+
+// maxUnreadEvents is the number of events that wait for one subscriber.
+const maxUnreadEvents = 1 << 11

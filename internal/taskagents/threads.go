@@ -42,8 +42,6 @@ type taskThreads struct {
 	closed      atomic.Bool
 }
 
-const feedLimit = 1 << 11 // unread events of one subscriber
-
 // openThreads creates t.threads. It requires t.sessions, t.settings, t.chooser and t.skills,
 // and marks sessions that an earlier server process left running as interrupted.
 func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
@@ -174,7 +172,7 @@ func (c *taskThreads) collect(ctx context.Context, events <-chan coordinator.Eve
 // are closed. It subscribes again if the coordinator ended the subscription.
 func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)) {
 	for ctx.Err() == nil && !c.closed.Load() {
-		events, end := c.coordinator.Subscribe(feedLimit)
+		events, end := c.coordinator.Subscribe(maxUnreadEvents)
 		f(events)
 		end()
 	}

@@ -35,7 +35,7 @@ func (s *Surface) channelRoutes(mux *http.ServeMux) {
 	mux.Handle("DELETE "+base+"/{kind}/{account}/people/{user}", operator(s.unpair))
 	// The signature of the request is its credential.
 	mux.HandleFunc("POST "+base+"/{kind}/{account}/messages", func(w http.ResponseWriter, r *http.Request) {
-		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+		body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 		if err == nil {
 			err = s.Channels.Hook(r.Context(), refOf(r), r.Header, body)
 		}

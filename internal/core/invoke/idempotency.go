@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-const (
-	outcomeMax = 10_000 // keys per principal
-	keyMax     = 200    // bytes of a key
-
-)
-
 // flights holds the running calls with idempotency keys of this process. A second call with the
 // same key waits for the first one's end.
 type flights struct {
@@ -44,9 +38,9 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	if store == nil {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "this server keeps no idempotency keys")
 	}
-	if len(r.inv.IdempotencyKey) > keyMax {
+	if len(r.inv.IdempotencyKey) > maxKeyBytes {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d",
-			len(r.inv.IdempotencyKey), keyMax)
+			len(r.inv.IdempotencyKey), maxKeyBytes)
 	}
 	if r.digest == "" {
 		r.digest = callDigest(r.inv)
@@ -69,7 +63,7 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 			return nil, r.ended(ctx)
 		}
 	}
-	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, outcomeMax)
+	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, maxOutcomes)
 	if err == nil && !claimed && r.engine.cfg.SharedOutcomes {
 		got, claimed, err = r.elsewhere(ctx, got)
 	}
@@ -96,7 +90,7 @@ func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bo
 			timer.Stop()
 			return got, false, r.ended(ctx)
 		}
-		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, outcomeMax)
+		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, maxOutcomes)
 		if err != nil || claimed {
 			break
 		}

@@ -22,7 +22,9 @@ const (
 
 // Limits of idempotency.go.
 const (
-	outcomeTTL = 24 * time.Hour
+	outcomeTTL  = 24 * time.Hour
+	maxOutcomes = 10_000 // keys per principal
+	maxKeyBytes = 200    // bytes of a key
 	// elsewhereTimeout is how long a call waits for another server that uses its key,
 	// because that server cannot report whether it still runs.
 	elsewhereTimeout  = 10 * time.Second

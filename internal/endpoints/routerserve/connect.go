@@ -102,7 +102,7 @@ type cloudBody struct {
 }
 
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -297,7 +297,7 @@ func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capabili
 }
 
 func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 	if err != nil {
 		return err
 	}

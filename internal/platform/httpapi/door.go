@@ -22,10 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// BodyLimit is the maximum body size of /api/v1 and of the connect API. The router, MCP and
-// A2A have their own limits.
-const BodyLimit = 1 << 20
-
 // Door authenticates requests.
 type Door struct {
 	policy *policy.Policy
@@ -189,10 +185,10 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return nil, capability.Wrap(capability.CodeInvalidInput, "read", "the body could not be read to its end", err)
 }
 
-// Decode reads a body of at most BodyLimit bytes and decodes it into v. Errors: those of
+// Decode reads a body of at most MaxBody bytes and decodes it into v. Errors: those of
 // [ReadBody]; invalid_input, which names an unknown field or the offset of malformed JSON.
 func Decode(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := ReadBody(w, r, BodyLimit)
+	body, err := ReadBody(w, r, MaxBody)
 	if err != nil {
 		return err
 	}

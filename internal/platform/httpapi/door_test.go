@@ -227,7 +227,7 @@ func TestBodiesAreStrictAndBounded(t *testing.T) {
 		`{"name":7}`:       `400 {"error":{"code":"invalid_input","message":"/name: is a JSON number where a string is needed","details":{"field":"/name"}}}`,
 		`{"list":[1,"x"]}`: `400 {"error":{"code":"invalid_input","message":"/list/1: is a JSON string where a number is needed","details":{"field":"/list/1"}}}`,
 		`{"name":"x"`:      `400 {"error":{"code":"invalid_input","message":"malformed JSON at byte 11: unexpected EOF","details":{"offset":11}}}`,
-		`{"name":"` + strings.Repeat("x", httpapi.BodyLimit) + `"}`: `413 {"error":{"code":"too_large","message":"the body is larger than 1048576 bytes"}}`,
+		`{"name":"` + strings.Repeat("x", httpapi.MaxBody) + `"}`: `413 {"error":{"code":"too_large","message":"the body is larger than 1048576 bytes"}}`,
 	} {
 		w := get(h, http.MethodPost, "Bearer "+r.agent, body)
 		if got := fmt.Sprintf("%d %s", w.Code, w.Body); got != want {

@@ -12,10 +12,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Up to restSize bytes of a rejected body are read before the connection is closed,
-// because a client that is still writing would get a broken pipe instead of the response.
-const restSize = 8 << 20
-
 // Bounded adds a read deadline to every request body and nosniff to every response. The deadline
 // is removed when the body has been read, so that it does not end long calls.
 func Bounded(h http.Handler) http.Handler {
@@ -39,7 +35,7 @@ type timedBody struct {
 
 func (b *timedBody) discard() {
 	if !b.done && b.rc.SetReadDeadline(time.Now().Add(restTimeout)) == nil {
-		_, _ = io.CopyN(io.Discard, b.ReadCloser, restSize)
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxRest)
 	}
 }
 

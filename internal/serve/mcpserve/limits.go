@@ -85,3 +85,6 @@ const (
 )
 
 const taskPollInterval = time.Second // suggested to clients
+
+// defaultMaxNameLen is the longest tool name unless the view sets another limit.
+const defaultMaxNameLen = 48

@@ -30,9 +30,6 @@ type View struct {
 // ownModule is the module of junctor's own tools.
 const ownModule = "core"
 
-// wireLimit is the longest tool name unless the view sets another limit.
-const wireLimit = 48
-
 type view struct {
 	name string
 	View
@@ -40,7 +37,7 @@ type view struct {
 }
 
 func newView(name string, v View) *view {
-	out := &view{name: name, View: v, spell: compile.Spelling{Dialect: naming.Strict64, Limit: wireLimit}}
+	out := &view{name: name, View: v, spell: compile.Spelling{Dialect: naming.Strict64, Limit: defaultMaxNameLen}}
 	if v.NameLimit > 0 {
 		out.spell.Limit = v.NameLimit
 	}

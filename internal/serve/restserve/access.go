@@ -181,7 +181,7 @@ func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability
 	if ct := r.Header.Get("Content-Type"); !strings.HasPrefix(ct, "application/octet-stream") {
 		return capability.Errorf(capability.CodeInvalidInput, "secrets.set", "send the value itself as application/octet-stream")
 	}
-	value, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	value, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func posted[In, Out any](status int, ready func() error, do func(r *http.Request
 	error),
 ) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request, by capability.Principal) error {
-		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+		body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 		if err != nil {
 			return err
 		}

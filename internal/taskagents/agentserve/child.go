@@ -79,7 +79,7 @@ func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage,
 	if named := r.Header.Get("X-Parallax-Session-Id"); named != "" && named != session {
 		return nil, capability.Errorf(capability.CodeUnauthenticated, "hooks", "the token is that of another session").With("other_session", "")
 	}
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 	if err != nil {
 		return nil, err
 	}

@@ -275,7 +275,7 @@ func (s *Surface) closeIssue(w http.ResponseWriter, r *http.Request, _ capabilit
 	if err != nil {
 		return err
 	}
-	if _, err := httpapi.ReadBody(w, r, httpapi.BodyLimit); err != nil {
+	if _, err := httpapi.ReadBody(w, r, httpapi.MaxBody); err != nil {
 		return err
 	}
 	repo, err := s.repository(r.Context(), name)

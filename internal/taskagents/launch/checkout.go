@@ -171,7 +171,7 @@ func (l *Launcher) noteSetup(ctx context.Context, thread, label string, w worksp
 func (l *Launcher) enter(ctx context.Context, t row.Thread, source workspace.Source, setup *workspace.Setup, req Checkout,
 ) (InCheckout, error) {
 	c := InCheckout{Source: source, Base: source.Head, Here: req.Here, Setup: setup}
-	c.Name = workspace.Word(t.Title, 30, "task") + "-" + t.ID[max(0, len(t.ID)-nameIDLen):]
+	c.Name = workspace.Word(t.Title, maxTaskSlug, "task") + "-" + t.ID[max(0, len(t.ID)-nameIDLen):]
 	if req.Uncommitted && source.Dirty {
 		from, err := l.cfg.Checkouts()
 		if err != nil {
@@ -263,9 +263,9 @@ func byRole(list []workspace.Workspace) map[string]workspace.Workspace {
 
 // partName returns the last word of a part's branch, which no other part of the thread has.
 func partName(d threads.Detail, n row.Node) string {
-	name := workspace.Word(n.AssignedLabel, 40, "part")
+	name := workspace.Word(n.AssignedLabel, maxPartSlug, "part")
 	same := slices.ContainsFunc(d.Nodes, func(o row.Node) bool {
-		return o.Kind == row.ExecutionNode && o.ID != n.ID && workspace.Word(o.AssignedLabel, 40, "part") == name
+		return o.Kind == row.ExecutionNode && o.ID != n.ID && workspace.Word(o.AssignedLabel, maxPartSlug, "part") == name
 	})
 	if same || name == workspace.ResultRole || name == baseRole {
 		name += fmt.Sprintf("-part-%d", n.Sequence)

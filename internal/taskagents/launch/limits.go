@@ -25,3 +25,9 @@ const (
 	// maxConflicts is the number of files with conflicts that a prompt names.
 	maxConflicts = 50
 )
+
+// Characters of the names that branches of a task and of its parts get from titles.
+const (
+	maxTaskSlug = 30
+	maxPartSlug = 40
+)

@@ -71,3 +71,11 @@ const maxBranchName = 200
 
 // maxScanned is the number of files or commits that one search for credentials has.
 const maxScanned = 500
+
+// Characters of the parts of the names of branches and kept folders.
+const (
+	maxExecutionSlug = 40
+	maxRoleSlug      = 30
+	maxBranchSlug    = 30
+	maxKeptSlug      = 60
+)

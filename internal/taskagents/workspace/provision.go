@@ -72,7 +72,7 @@ func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, e
 	id := newID()
 	w = Workspace{
 		ID: id, State: Provisioning, Path: filepath.Join(m.base, id), Label: req.Label, CreatedAt: now, UsedAt: now,
-		Execution: Word(req.Execution, 40, strings.TrimPrefix(id, "ws-")), Role: Word(req.Role, 30, "agent"),
+		Execution: Word(req.Execution, maxExecutionSlug, strings.TrimPrefix(id, "ws-")), Role: Word(req.Role, maxRoleSlug, "agent"),
 	}
 	if len(req.Label) > maxLabel {
 		return w, parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "a label has at most %d bytes",
@@ -354,7 +354,7 @@ func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (str
 	if slug == "" {
 		slug = req.Label
 	}
-	name := m.cfg.BranchPrefix + "/" + w.Execution + "/" + w.Role + "-" + Word(slug, 30, "task")
+	name := m.cfg.BranchPrefix + "/" + w.Execution + "/" + w.Role + "-" + Word(slug, maxBranchSlug, "task")
 	for n, candidate := 2, name; n <= 1000; n, candidate = n+1, name+"-"+strconv.Itoa(n) {
 		if !taken[candidate] {
 			return candidate, nil

@@ -312,10 +312,10 @@ func (k *ScratchKeeper) free(name string) (string, error) {
 // scratchSlug returns the name of a promoted folder, which does not begin with the prefix of scratch
 // folders.
 func scratchSlug(name string) string {
-	if s := Word(name, 60, "kept"); !strings.HasPrefix(s, scratchPrefix) {
+	if s := Word(name, maxKeptSlug, "kept"); !strings.HasPrefix(s, scratchPrefix) {
 		return s
 	}
-	return "kept-" + Word(name, 60, "")
+	return "kept-" + Word(name, maxKeptSlug, "")
 }
 
 // Sweep removes expired folders, and records that were deleted or promoted longer than the TTL

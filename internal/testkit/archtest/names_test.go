@@ -59,11 +59,13 @@ func TestConstantsAreNamedByTheirKind(t *testing.T) {
 }
 
 // TestLimitsAreInLimitsGo holds the place of limits: in a package of several files, the constants whose
-// name is that of a limit, a default or a duration, also those of a function, are in limits.go, where they can be read together. What
-// holds on one system only is in that system's file.
+// name is that of a limit, a default or a duration, also those of a function, are in limits.go, where
+// they can be read together. The name of a limit begins with max or min. What holds on one system only
+// is in that system's file.
 func TestLimitsAreInLimitsGo(t *testing.T) {
 	t.Parallel()
 	limit := regexp.MustCompile(`^((max|min|default)[A-Z0-9]|(Max|Min|Default)[A-Z0-9]|.*(Timeout|Interval|TTL|Delay|Grace)$)`)
+	late := regexp.MustCompile(`[a-z](Max|Min|Limit)$`)
 	system := regexp.MustCompile(`_(linux|unix|other|notlinux|notunix|unixnotlinux)\.go$`)
 	packages := make(map[string][]string)
 	for _, name := range sources(t, ".go") {
@@ -88,6 +90,9 @@ func TestLimitsAreInLimitsGo(t *testing.T) {
 				for _, spec := range group.Specs {
 					values := spec.(*ast.ValueSpec)
 					for i, id := range values.Names {
+						if i < len(values.Values) && !limit.MatchString(id.Name) && late.MatchString(id.Name) && isNumber(values.Values[i]) {
+							t.Errorf("%s: got the limit %s, want a name that begins with max or min", fset.Position(id.Pos()), id.Name)
+						}
 						if i >= len(values.Values) || !limit.MatchString(id.Name) || !isNumber(values.Values[i]) {
 							continue
 						}

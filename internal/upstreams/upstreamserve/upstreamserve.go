@@ -162,7 +162,7 @@ func about[T, V any](do func(ctx context.Context, who capability.Principal, name
 
 // read decodes a body strictly; an empty one is {}.
 func read[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.MaxBody)
 	if err != nil {
 		return v, err
 	}

@@ -29,7 +29,7 @@ const (
 	publicURL   = "https://api.telegram.org"
 	pollTimeout = 25 * time.Second // that the service holds a poll
 	callTimeout = 30 * time.Second
-	pollLimit   = 100 // updates of one poll
+	maxUpdates  = 100 // updates of one poll
 )
 
 // Kind describes the service.
@@ -171,7 +171,7 @@ func (c *channel) poll(ctx context.Context, token secret.Value, next int64) ([]j
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout+callTimeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
-		"offset": next, "limit": pollLimit, "timeout": int(pollTimeout / time.Second), "allowed_updates": []string{"message", "callback_query"},
+		"offset": next, "limit": maxUpdates, "timeout": int(pollTimeout / time.Second), "allowed_updates": []string{"message", "callback_query"},
 	})
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import "time"
 const (
 	defaultRate        = 4 << 20 // bytes a second
 	defaultConnections = 64
-	headerLimit        = 32 << 10
+	maxHeader          = 32 << 10
 	resolveTimeout     = 10 * time.Second
 	dialTimeout        = 15 * time.Second
 	idleTimeout        = 2 * time.Minute

@@ -67,12 +67,12 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 		p.limiter = rate.NewLimiter(rate.Limit(per), max(per/4, 1))
 	}
 	p.forward = &http.Transport{
-		DialContext: p.dialJudged, Proxy: nil, DisableCompression: true, MaxResponseHeaderBytes: headerLimit,
+		DialContext: p.dialJudged, Proxy: nil, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		ResponseHeaderTimeout: idleTimeout, IdleConnTimeout: 10 * time.Second, MaxIdleConns: 8,
 	}
 	defer p.forward.CloseIdleConnections()
 	server := &http.Server{
-		Handler: p, MaxHeaderBytes: headerLimit, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout,
+		Handler: p, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
