@@ -78,15 +78,17 @@ interop-deps:
 # Without cgo, as the program is released; only the race detector needs it. The linter and all other
 # steps share what was compiled then.
 # The race detector leaves out what starts other programs or reads all sources, and does little
-# itself, and the SQLite that was translated from C, which it makes several times slower.
-PLAIN := ./cmd/junctor ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
+# itself, the SQLite that was translated from C, and tests named AtScale: it makes them several times
+# slower. It would also make each test binary sleep for a second at its end.
+PLAIN := ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
+test: export GORACE := atexit_sleep_ms=0
 test: deps console lint interop-deps agents-deps
 	CGO_ENABLED=1 $(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
-	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
+	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run AtScale ./internal/serve/mcpserve ./internal/core/catalog/compile ./internal/server
 	$(GO) -C tools/release test -count=1 -timeout 10m ./...
 	$(GO) -C tools/charttest test -count=1 -timeout 10m ./...
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; $(GO) -C tools/idp test -count=1 -timeout 10m ./...

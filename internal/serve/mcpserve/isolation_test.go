@@ -232,12 +232,12 @@ func (is *isles) ask(who, view string, legacy bool, method, params string) strin
 	return send(`{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`, mcpwire.HeaderSession, id).Body.String()
 }
 
-// TestNobodySeesWhatAnotherMay requires, for random rules, that two principals see their own
+// TestOthersToolsAreHiddenAtScale requires, for random rules, that two principals see their own
 // capabilities and nothing reveals a capability that only the other has.
-func TestNobodySeesWhatAnotherMay(t *testing.T) {
+func TestOthersToolsAreHiddenAtScale(t *testing.T) {
 	// ISOLATION_POLICIES=10000 is the whole check, within a minute; every run of the
 	// tests takes a part of it, with other rules each time.
-	policies, seed := uint64(1000), rand.Uint64()
+	policies, seed := uint64(200), rand.Uint64()
 	for name, to := range map[string]*uint64{"ISOLATION_POLICIES": &policies, "ISOLATION_SEED": &seed} {
 		if given := os.Getenv(name); given != "" {
 			var err error

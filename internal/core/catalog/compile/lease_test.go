@@ -180,26 +180,3 @@ func TestLeasesEnd(t *testing.T) {
 	l.clock = l.clock.Add(compile.LeaseTTL)
 	l.want(token, "create_branch", "unknown_capability")
 }
-
-func TestLeasesAreBounded(t *testing.T) {
-	t.Parallel()
-	l := newLeasing(t)
-	var tools []string
-	for i := range 20_000 {
-		tools = append(tools, fmt.Sprintf("tool_%05d", i))
-	}
-	l.put("mcp.a", tools...)
-	session := func(i int) compile.LeaseKey { return compile.LeaseKey{Session: fmt.Sprint(i)} }
-	for i := range 40 { // 32 leases of 16,384 names are all there is room for
-		l.list(session(i))
-	}
-	l.put("mcp.a")
-	l.want(session(7), "tool_00000", "unknown_capability")
-	l.want(session(8), "tool_00000", "unknown_capability capability_retracted")
-	l.want(session(39), "tool_16383", "unknown_capability capability_retracted")
-	l.want(session(39), "tool_16384", "unknown_capability")
-	for i := range 9000 {
-		l.list(session(i))
-	}
-	l.want(session(39), "tool_00000", "unknown_capability")
-}

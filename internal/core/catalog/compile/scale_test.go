@@ -1,3 +1,5 @@
+//go:build !race
+
 package compile_test
 
 import (
@@ -35,7 +37,7 @@ func many(n int) (list []capability.Batch) {
 	return list
 }
 
-func TestMemoryOfContextsAndToolsIsReleased(t *testing.T) {
+func TestMemoryIsReleasedAtScale(t *testing.T) {
 	const tools, contexts = 20_000, 60
 	var set catalog.Settings
 	for i := range contexts {
@@ -100,4 +102,27 @@ func TestMemoryOfContextsAndToolsIsReleased(t *testing.T) {
 	}
 	runtime.KeepAlive(comp)
 	runtime.KeepAlive(c)
+}
+
+func TestLeasesAreBoundedAtScale(t *testing.T) {
+	t.Parallel()
+	l := newLeasing(t)
+	var tools []string
+	for i := range 20_000 {
+		tools = append(tools, fmt.Sprintf("tool_%05d", i))
+	}
+	l.put("mcp.a", tools...)
+	session := func(i int) compile.LeaseKey { return compile.LeaseKey{Session: fmt.Sprint(i)} }
+	for i := range 40 { // 32 leases of 16,384 names are all there is room for
+		l.list(session(i))
+	}
+	l.put("mcp.a")
+	l.want(session(7), "tool_00000", "unknown_capability")
+	l.want(session(8), "tool_00000", "unknown_capability capability_retracted")
+	l.want(session(39), "tool_16383", "unknown_capability capability_retracted")
+	l.want(session(39), "tool_16384", "unknown_capability")
+	for i := range 9000 {
+		l.list(session(i))
+	}
+	l.want(session(39), "tool_00000", "unknown_capability")
 }
