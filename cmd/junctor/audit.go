@@ -51,7 +51,7 @@ func auditFilters() [][2]string {
 		{"session", "`SESSION` only this session"},
 		{"user", "`PRINCIPAL` only this principal, such as agent:local-agent"},
 		{"run", "`ID` only this invocation"},
-		{"cap", "`TARGET` only this capability id or action"},
+		{"cap", "`TARGET` only this tool, such as files/read_file, action or capability id"},
 		{"provider", "`KEY` only calls that this provider was chosen for"},
 		{"parent", "`ID` only calls that this invocation or task made"},
 		{"approval", "`ID` only this approval, and the calls that it permitted"},

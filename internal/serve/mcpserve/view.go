@@ -31,7 +31,7 @@ type View struct {
 const ownModule = "core"
 
 // wireLimit is the longest tool name unless the view sets another limit.
-const wireLimit = 48
+const wireLimit = compile.MaxListedName
 
 type view struct {
 	name string

@@ -23,7 +23,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 		return err
 	}
 	name, snap := q.Capability, s.Catalog.Snapshot()
-	q.Capability = actionOf(name, snap)
+	q.Capability = s.recordedAs(name)
 	find := s.Log.Query
 	if denied {
 		find = s.Log.Denied
@@ -44,19 +44,19 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	return httpapi.Answer(w, map[string]any{"records": out}, nil)
 }
 
-// actionOf returns the action that records of a tool have, which people name SERVER/TOOL, and other names
-// as they are. The server may be gone.
-func actionOf(name string, snap *catalog.Snapshot) string {
-	server, tool, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(name, "#") {
+// recordedAs returns the action that records of a tool have, and a capability's id or an unknown name as
+// it is. The server of SERVER/TOOL may be gone.
+func (s *Surface) recordedAs(name string) string {
+	if strings.Contains(name, "#") {
 		return name
 	}
-	for e := range snap.Entries() {
-		if policy.ToolOf(e) == name {
-			return string(e.Action)
-		}
+	if found := s.find(name); len(found) > 0 {
+		return string(found[0].Action)
 	}
-	return "ext.mcp." + server + "." + tool
+	if server, tool, ok := strings.Cut(name, "/"); ok {
+		return "ext.mcp." + server + "." + tool
+	}
+	return name
 }
 
 // checkRecorded returns an error with the nearest names if neither a record nor the catalog has a
