@@ -18,7 +18,7 @@ import (
 )
 
 func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	q, denied, err := parseQuery(r.URL.Query())
+	q, denied, err := ParseQuery(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,12 @@ func (s *Surface) recordedAs(name string) string {
 	if found := s.find(name); len(found) > 0 {
 		return string(found[0].Action)
 	}
-	if server, tool, ok := strings.Cut(name, "/"); ok {
+	return RecordedAs(name)
+}
+
+// RecordedAs returns the action of SERVER/TOOL without a catalog, and other names as they are.
+func RecordedAs(name string) string {
+	if server, tool, ok := strings.Cut(name, "/"); ok && !strings.Contains(name, "#") {
 		return "ext.mcp." + server + "." + tool
 	}
 	return name
@@ -105,8 +110,8 @@ func (s *Surface) usage(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	return httpapi.Answer(w, map[string]any{"usage": append([]audit.Usage{}, list...)}, nil)
 }
 
-// parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
-func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
+// ParseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
+func ParseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 	bad := func(key, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "audit.query", "%s: %q is not %s", key, v.Get(key), want)
 	}
