@@ -168,7 +168,8 @@ func (a *app) approvedRows(ctx context.Context, c *client.Client, row auditRow) 
 
 // namesCredential reports whether a word of a path, or of a text, is the name of a credential.
 func namesCredential(s string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(".[]{}\":, ", r) }), secret.NamesCredential)
+	between := func(r rune) bool { return strings.ContainsRune(".[]{}\":, ", r) }
+	return slices.ContainsFunc(strings.FieldsFunc(s, between), secret.NamesCredential)
 }
 
 func (a *app) arguments(ctx context.Context, id string) (kept audit.KeptArguments, err error) {
