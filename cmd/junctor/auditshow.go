@@ -178,8 +178,12 @@ func (a *app) arguments(ctx context.Context, id string) (kept audit.KeptArgument
 
 func (a *app) printArguments(kept audit.KeptArguments) {
 	var b bytes.Buffer
-	if json.Indent(&b, kept.Arguments, "", "  ") != nil {
+	if json.Compact(&b, kept.Arguments) != nil {
 		return
+	}
+	if b.Len() > maxCompact {
+		b.Reset()
+		_ = json.Indent(&b, kept.Arguments, "", "  ") // it was valid
 	}
 	what := string(kept.Mode)
 	if kept.Cut {
