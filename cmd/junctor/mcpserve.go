@@ -48,7 +48,7 @@ func (a *app) runBridge(ctx context.Context, b mcpBridge) error {
 	}
 	url, bearer, err := a.connectionWith(token)
 	if e, ok := errors.AsType[*capability.Error](err); ok && b.client != "" && e.Code == capability.CodeUnauthenticated {
-		return e.With(e.Reason, "it is not connected, or was undone; connect it with: junctor setup --client "+b.client+
+		return e.With("", "it is not connected, or was undone; connect it with: junctor setup --client "+b.client+
 			", or remove the entry junctor from its configuration and restart it")
 	}
 	if err != nil {

@@ -21,25 +21,14 @@ import (
 )
 
 // Silent returns the finding that no server responds at where. where and pid are from run/server.json
-// of the home; pid 0 means that the file does not exist. start is the command that starts a server.
+// of the home. start is the command that starts a server.
 func Silent(home, where string, pid int, start string) httpapi.Check {
-	switch {
-	case pid == 0 && !begun(home):
-		return bad("server", "no server runs on this home yet", "junctor setup starts one and connects your agents; without them: "+start)
-	case pid == 0:
-		return bad("server", "no server runs on this home; the last one was stopped and ended in order", "start it again: "+start)
-	case !held(filepath.Join(home, "run", "lock")): // another process may have the process id now
+	if !held(filepath.Join(home, "run", "lock")) { // another process may have the process id now
 		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid),
 			"start it again: "+start)
 	}
 	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where),
 		fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
-}
-
-// begun reports whether a server has run on a home.
-func begun(home string) bool {
-	_, err := os.Stat(filepath.Join(home, "state", "junctor.db"))
-	return err == nil
 }
 
 // held reports whether a server has the lock of a home. It acquires the lock for a moment, in which a
