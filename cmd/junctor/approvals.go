@@ -347,6 +347,7 @@ func (a *app) printApproval(out approvalAnswer, whole bool) error {
 		{"kind", c.Kind},
 		{"state", string(c.State)},
 		{"principal", actorOf(c)},
+		{"tool", dash(toolName(string(c.Capability)))},
 		{"capability", dash(string(c.Capability))},
 		{"effect", string(c.Effect)},
 		{"permissions", dash(strings.Join(c.Permissions, ", "))},

@@ -51,10 +51,10 @@ func auditFilters() [][2]string {
 		{"session", "`SESSION` only this session"},
 		{"user", "`PRINCIPAL` only this principal, such as agent:local-agent"},
 		{"run", "`ID` only this invocation"},
-		{"cap", "`TARGET` only this capability id or action"},
+		{"cap", "`TARGET` only this tool, such as files/read_file, action or capability id"},
 		{"provider", "`KEY` only calls that this provider was chosen for"},
 		{"parent", "`ID` only calls that this invocation or task made"},
-		{"approval", "`ID` only this approval, and the calls that it permitted"},
+		{"approval", "`ID` only this approval, or the one whose id begins so, and the calls that it permitted"},
 		{"level", "`LEVEL` only this level and above: DEBUG, INFO, WARNING or ERROR"},
 		{"since", "`TIME` only after this time, or a duration ago such as 15m"},
 		{"until", "`TIME` only before this time, or a duration ago such as 15m"},
@@ -147,7 +147,7 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 // that decided it.
 type reasons struct {
 	ctx      context.Context
-	client   *client.Client
+	client   *client.Client // nil: no server runs
 	short    func(id string) string
 	deciders map[string]string // by approval
 }
@@ -190,7 +190,7 @@ func requestedApproval() *regexp.Regexp { return regexp.MustCompile(`\b(apr|cnf)
 
 // decider returns the state of an approval with who decided it, or "" if it cannot be read.
 func (r *reasons) decider(id string) string {
-	if known, ok := r.deciders[id]; ok || len(r.deciders) >= maxDeciders {
+	if known, ok := r.deciders[id]; ok || len(r.deciders) >= maxDeciders || r.client == nil {
 		return known
 	}
 	var out struct {
@@ -214,13 +214,15 @@ func (r *reasons) decider(id string) string {
 // auditList prints the records that match q. The commands trail and session fail with not_found if
 // none exist.
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
-	c, err := a.client()
+	if err := a.wholeApproval(cmd.Context(), q); err != nil {
+		return err
+	}
+	c, raw, err := a.records(cmd.Context(), q)
 	if err != nil {
 		return err
 	}
-	var raw json.RawMessage
-	if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, &raw); err != nil {
-		return err
+	if c == nil {
+		a.note(fromFiles)
 	}
 	out, err := decode[struct{ Records []auditRow }](raw)
 	if err != nil {
@@ -307,7 +309,7 @@ func (a *app) verify(cmd *cobra.Command, anchors string) (audit.VerifyReport, js
 			return report, raw, err
 		}
 	}
-	far := a.server != "" || a.env("JUNCTOR_URL") != ""
+	far := a.far()
 	if anchors == "" && (far || capability.CodeOf(err) != capability.CodeUnavailable) {
 		return audit.VerifyReport{}, nil, err
 	}
@@ -339,6 +341,61 @@ func (a *app) verify(cmd *cobra.Command, anchors string) (audit.VerifyReport, js
 	}
 	raw, err := json.Marshal(report)
 	return report, raw, err
+}
+
+const fromFiles = "no server runs on the home, so that its files are read"
+
+// far reports whether commands are for a server that is named by its address.
+func (a *app) far() bool { return a.server != "" || a.env("JUNCTOR_URL") != "" }
+
+// records returns the records that match q as the server's answer. If no server runs on the home, it
+// reads the files of the home, without changing them, and the client is nil.
+func (a *app) records(ctx context.Context, q url.Values) (*client.Client, json.RawMessage, error) {
+	c, err := a.client()
+	if err == nil {
+		var raw json.RawMessage
+		err = c.Do(ctx, http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, &raw)
+		if err == nil {
+			return c, raw, nil
+		}
+	}
+	if a.far() || capability.CodeOf(err) != capability.CodeUnavailable {
+		return nil, nil, err
+	}
+	home, homeErr := a.findHome()
+	if homeErr != nil {
+		return nil, nil, homeErr
+	}
+	query, denied, queryErr := restserve.ParseQuery(q)
+	if queryErr != nil {
+		return nil, nil, queryErr
+	}
+	query.Capability = restserve.RecordedAs(query.Capability)
+	list, readErr := backup.QueryAudit(ctx, home, query, denied)
+	if errors.Is(readErr, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	if readErr != nil {
+		return nil, nil, capability.Wrap(capability.CodeFailed, "audit", "the record of "+home+" cannot be read", readErr)
+	}
+	raw, err := json.Marshal(map[string]any{"records": append([]json.RawMessage{}, list...)})
+	return nil, raw, err
+}
+
+// wholeApproval completes the beginning of an approval's id in a filter.
+func (a *app) wholeApproval(ctx context.Context, q url.Values) error {
+	id := q.Get("approval")
+	if id == "" {
+		return nil
+	}
+	whole, err := a.findApproval(ctx, id)
+	if capability.CodeOf(err) == capability.CodeUnavailable && !a.far() {
+		return nil // the files of the home are read
+	}
+	if err == nil {
+		q.Set("approval", whole)
+	}
+	return err
 }
 
 func (a *app) auditTailCommand() *cobra.Command {

@@ -161,8 +161,9 @@ func (r auditRow) narrow(why string) []string {
 	return []string{fmt.Sprint(r.Seq), when(r.Timestamp), strings.TrimPrefix(r.Event, "capability_"), dash(r.who()), what}
 }
 
-// toolAction matches the canonical action of a tool of an MCP server or A2A agent.
-var toolAction = regexp.MustCompile(`^ext\.(?:mcp|a2a)\.([^.]+)\.(.+)$`)
+// toolAction matches the canonical action of a tool of an MCP server or A2A agent, and its
+// module:kind:name.
+var toolAction = regexp.MustCompile(`^(?:ext\.(?:mcp|a2a)\.([^.]+)\.|(?:mcp|a2a)\.([^.:]+):tool:)(.+)$`)
 
 // toolName returns the name that people use for an action or for the id of a capability: that of
 // policies, such as files/write_file.
@@ -174,7 +175,7 @@ func toolName(id string) string {
 		}
 	}
 	if m := toolAction.FindStringSubmatch(id); m != nil {
-		return m[1] + "/" + m[2]
+		return m[1] + m[2] + "/" + m[3]
 	}
 	return id
 }

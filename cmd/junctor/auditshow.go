@@ -2,24 +2,32 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/secret"
 )
 
 func (a *app) auditShowCommand() *cobra.Command {
 	var latest bool
 	c := &cobra.Command{
 		Use: "show [ID]", Short: "Show one invocation and why, with its arguments if they are kept", Args: cobra.MaximumNArgs(1),
-		Long: `Show the last record of one invocation, with the rule or approval that decided, and
-its arguments if audit.arguments keeps them. Reading arguments is recorded.`,
+		Long: `Show the last record of one invocation, with the rule or approval that decided, what
+the person saw who approved it, and its arguments if audit.arguments keeps them. Reading
+arguments is recorded. ID is that of an invocation, or the number of a record (SEQ).`,
 		Example: `  junctor audit show --latest
   junctor audit show run_0123456789abcdef01234567`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,11 +35,7 @@ its arguments if audit.arguments keeps them. Reading arguments is recorded.`,
 			if err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.auditShow(cmd.Context(), c, id)
+			return a.auditShow(cmd.Context(), id)
 		},
 	}
 	c.Flags().BoolVar(&latest, "latest", false, latestHelp)
@@ -48,8 +52,12 @@ func (a *app) invocation(cmd *cobra.Command, args []string, latest bool) (string
 	if !latest {
 		return args[0], nil
 	}
-	var out struct{ Records []auditRow }
-	if err := a.do(cmd.Context(), http.MethodGet, "/api/v1/audit?limit=1000", nil, &out); err != nil {
+	_, raw, err := a.records(cmd.Context(), url.Values{"limit": {"1000"}})
+	if err != nil {
+		return "", err
+	}
+	out, err := decode[struct{ Records []auditRow }](raw)
+	if err != nil {
 		return "", err
 	}
 	for _, row := range out.Records {
@@ -61,10 +69,18 @@ func (a *app) invocation(cmd *cobra.Command, args []string, latest bool) (string
 		With("", "find older ones with: junctor audit query")
 }
 
-func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error {
-	var out struct{ Records []json.RawMessage }
+func (a *app) auditShow(ctx context.Context, id string) error {
 	q := url.Values{"limit": {"1000"}, "run": {id}}
-	if err := c.Do(ctx, http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, &out); err != nil {
+	number, numberErr := strconv.ParseUint(id, 10, 63)
+	if numberErr == nil {
+		q = url.Values{"limit": {"1"}, "before": {strconv.FormatUint(number+1, 10)}}
+	}
+	c, raw, err := a.records(ctx, q)
+	if err != nil {
+		return err
+	}
+	out, err := decode[struct{ Records []json.RawMessage }](raw)
+	if err != nil {
 		return err
 	}
 	var row auditRow
@@ -73,18 +89,23 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		if err := json.Unmarshal(line, &row); err != nil {
 			return err
 		}
-		if row.Event != string(audit.ArgumentsRead) && row.Event != string(audit.ArgumentsRemoved) {
+		if numberErr == nil || row.Event != string(audit.ArgumentsRead) && row.Event != string(audit.ArgumentsRemoved) {
 			break
 		}
 	}
-	if line == nil {
-		return capability.Errorf(capability.CodeNotFound, "", "the log has no invocation with the ID %q", id).
+	if line == nil || numberErr == nil && row.Seq != number {
+		return capability.Errorf(capability.CodeNotFound, "", "the log has no invocation with the ID %q, and no record with that number", id).
 			With("", "find its id with: junctor audit query")
 	}
-	kept, err := a.arguments(ctx, id)
-	missing := err != nil && capability.AsError(err).Reason == audit.ReasonNoArguments
-	if err != nil && !missing {
-		return err
+	id = row.Metadata.RunID
+	var kept audit.KeptArguments
+	missing := c == nil || id == ""
+	if !missing {
+		kept, err = a.arguments(ctx, id)
+		missing = err != nil && capability.AsError(err).Reason == audit.ReasonNoArguments
+		if err != nil && !missing {
+			return err
+		}
 	}
 	if a.json {
 		shown := map[string]any{"record": line}
@@ -94,7 +115,7 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		return a.printObject(shown)
 	}
 	cells := row.cells()
-	err = a.fields([][]string{
+	err = a.fields(append([][]string{
 		{"record", cells[0]},
 		{"time", cells[1]},
 		{"event", row.Event},
@@ -103,16 +124,52 @@ func (a *app) auditShow(ctx context.Context, c *client.Client, id string) error 
 		{"provider", dash(row.Metadata.Provider)},
 		{"why", a.reasons(ctx, c).cell(row)},
 		{"error", dash(row.Error)},
-	})
+		{"arguments", "digest " + dash(row.Metadata.texts["args_hash"])},
+	}, a.approvedRows(ctx, c, row)...))
 	if err != nil {
 		return err
 	}
-	if missing {
-		a.note("its arguments are not kept: they were removed, have expired, or audit.arguments is digest")
+	switch {
+	case !row.call():
+		return nil
+	case c == nil:
+		a.note(fromFiles + "; what was approved, and arguments that are kept, are shown while the server runs")
+		return nil
+	case missing:
+		a.note("its arguments are not kept; to keep those of later calls, with credentials masked, " +
+			"put audit: {arguments: redacted} into config.yaml of the home and start the server again")
 		return nil
 	}
 	a.printArguments(kept)
 	return nil
+}
+
+// approvedRows returns what the person saw who approved the call of a record, with credentials masked.
+func (a *app) approvedRows(ctx context.Context, c *client.Client, row auditRow) [][]string {
+	id := row.Metadata.Decision.Approval
+	if id == "" || c == nil {
+		return nil
+	}
+	out, err := a.fetchApproval(ctx, id)
+	if err != nil { // it may be older than what is stored of approvals
+		return nil
+	}
+	shown := out.one().Shown
+	for _, list := range [][]policy.ShownValue{shown.Argv, shown.Details, shown.Members} {
+		for i := range list {
+			if namesCredential(list[i].Name) || strings.Contains(list[i].Value, "{") && namesCredential(list[i].Value) {
+				list[i] = policy.ShownValue{Name: list[i].Name, Value: "[redacted]"}
+			}
+			list[i].Value = audit.MaskText(list[i].Value)
+		}
+	}
+	return [][]string{{"approved", cmp.Or(text.Visible(shown.String()), "no arguments")}}
+}
+
+// namesCredential reports whether a word of a path, or of a text, is the name of a credential.
+func namesCredential(s string) bool {
+	between := func(r rune) bool { return strings.ContainsRune(".[]{}\":, ", r) }
+	return slices.ContainsFunc(strings.FieldsFunc(s, between), secret.NamesCredential)
 }
 
 func (a *app) arguments(ctx context.Context, id string) (kept audit.KeptArguments, err error) {
@@ -121,8 +178,12 @@ func (a *app) arguments(ctx context.Context, id string) (kept audit.KeptArgument
 
 func (a *app) printArguments(kept audit.KeptArguments) {
 	var b bytes.Buffer
-	if json.Indent(&b, kept.Arguments, "", "  ") != nil {
+	if json.Compact(&b, kept.Arguments) != nil {
 		return
+	}
+	if b.Len() > maxCompact {
+		b.Reset()
+		_ = json.Indent(&b, kept.Arguments, "", "  ") // it was valid
 	}
 	what := string(kept.Mode)
 	if kept.Cut {

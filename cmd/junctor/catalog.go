@@ -145,7 +145,7 @@ func (a *app) printInternal(out struct{ Entries []shownEntry }) error {
 			target = e.Member
 		}
 		rows = append(rows, []string{
-			target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State,
+			toolName(target), e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State,
 			dash(e.Withheld),
 		})
 	}

@@ -86,7 +86,7 @@ func (a *app) printNaming(out struct {
 	a.printf("names of tools begin with their server: %s%s\n", out.Upstreams, where)
 	var rows [][]string
 	for _, f := range out.Former {
-		rows = append(rows, []string{f.Name, f.Action, when(f.Until)})
+		rows = append(rows, []string{f.Name, toolName(f.Action), when(f.Until)})
 	}
 	return a.table([]string{"FORMER NAME", "TOOL", "UNTIL"}, rows, "")
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 	far := a.server != "" || a.env("JUNCTOR_URL") != "" // the server may have another home
 	answer, its := a.serverChecks(ctx)
 	if line, err := server.ReadServer(home); !answer.OK && !far && (err != nil || answer.code == capability.CodeUnavailable) {
-		answer.Check = checkup.Silent(home, line.URL, line.PID, server.StartCommand(home))
+		answer.Check = silent(home, line)
 	}
 	checks = append(checks, answer.Check)
 	if !far {
@@ -49,6 +50,24 @@ func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 		})...)
 	}
 	return append(checks, its...)
+}
+
+// silent is the check of a server that does not answer. Of one that ended in order nothing is in line.
+func silent(home string, line server.ReadyLine) httpapi.Check {
+	start := server.StartCommand(home)
+	if line.PID != 0 {
+		return checkup.Silent(home, line.URL, line.PID, start)
+	}
+	if _, err := os.Stat(filepath.Join(home, "state", "junctor.db")); err != nil {
+		return httpapi.Check{
+			Name: "server", Detail: "no server runs on this home yet",
+			Remedy: "junctor setup starts one and connects your agents; without them: " + start,
+		}
+	}
+	return httpapi.Check{
+		Name: "server", Detail: "no server runs on this home; the last one was stopped and ended in order",
+		Remedy: "start it again: " + start,
+	}
 }
 
 // answered is the check whether the server answers, with the error code if it does not.

@@ -33,7 +33,7 @@ func (a *app) grantsCommand() *cobra.Command {
 				if g.Capability != "" {
 					what = string(g.Capability)
 				}
-				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
+				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, toolName(what), g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
 			}
 			return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "+SCOPE", "EXPIRES", "USES"}, rows,
 				"there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
@@ -62,7 +62,7 @@ func (a *app) grantsCommand() *cobra.Command {
 	f.StringVar(&req.Principal, "principal", "", "`PRINCIPAL` only this principal, such as agent:local-agent (default any)")
 	f.StringVar(&req.Role, "role", "", "`ROLE` only this role: admin, operator, agent, node or task (default any)")
 	f.StringVar(&req.Module, "module", "", "`MODULE` only this module (default any)")
-	f.StringVar(&req.Action, "action", "", "`ACTION` only this canonical action, or COMMAND.ACTION of an extension (default any)")
+	f.StringVar(&req.Action, "action", "", "`ACTION` only this SERVER/TOOL, canonical action, or COMMAND.ACTION of an extension (default any)")
 	f.StringArrayVar(&req.Permissions, "permission", nil, "`PERMISSION` permission that the deployment mode keeps from the extension; * is all (repeatable)")
 	f.StringVar(&req.ContentHash, "content-hash", "", "`HASH` only this content of the module (default of an extension: what is installed)")
 	f.StringVar(&req.Scope, "scope", "", "`SCOPE` how far it reaches: global, user or session (default global)")

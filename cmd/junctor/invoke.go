@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,9 +27,10 @@ func (a *app) invokeCommand() *cobra.Command {
 		Short: "Invoke a capability over the governed path",
 		Long: `Carry one call over the governed path and print its result.
 
-TARGET is a canonical action (fs.list), a name that junctor catalog agent lists
-(DEVICE_PING), module:kind:name (device-tools:action:DEVICE_PING), or a capability
-id (it holds a #). INPUT is a JSON value, or - to read one from standard input.`,
+TARGET is SERVER/TOOL (files/read_file), a canonical action (fs.list), a name that
+junctor catalog agent lists (DEVICE_PING), module:kind:name
+(device-tools:action:DEVICE_PING), or a capability id (it holds a #). INPUT is a
+JSON value, or - to read one from standard input.`,
 		Example: `  junctor invoke fs.list '{"path":"."}'
   junctor invoke fs.readText '{"path":"notes.txt"}' --select endpoint=demo
   junctor invoke device-tools:action:DEVICE_PING '{"text":"hello"}'`,
@@ -226,6 +228,7 @@ func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation
 
 func (a *app) printExplanation(out struct {
 	Target   string
+	Tool     string
 	OK       bool
 	Error    *capability.Error
 	Selected *struct {
@@ -244,6 +247,7 @@ func (a *app) printExplanation(out struct {
 	Text string
 },
 ) error {
+	out.Target = cmp.Or(out.Tool, toolName(out.Target))
 	if out.Error != nil {
 		a.printf("%s would fail: %s\n", plainText(out.Target), plainText(out.Error.Message))
 	}

@@ -29,6 +29,9 @@ const (
 // maxDeciders bounds the approvals that one list reads.
 const maxDeciders = 100
 
+// maxCompact is the longest JSON document in bytes that is printed on one line.
+const maxCompact = minWidth
+
 // Limits of board.go.
 const (
 	maxBoardTasks     = 200

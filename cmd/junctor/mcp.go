@@ -222,7 +222,7 @@ func (a *app) printUpstream(u upstreamRow) error {
 		return err
 	}
 	if u.Stderr != "" {
-		a.printf("\nits last errors:\n")
+		a.printf("\nthe last lines that it wrote to standard error:\n")
 		for line := range strings.Lines(u.Stderr) {
 			a.printf("  %s\n", plainText(strings.TrimRight(line, "\r\n")))
 		}

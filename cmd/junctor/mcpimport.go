@@ -29,11 +29,14 @@ that their arguments name. A server that runs behind junctor already is not adde
 
 You are asked whether tools that declare themselves read-only may run without approval.
 With --yes they may not, unless you give --trust-hints, or later run:
-junctor mcp set NAME --trust-hints`,
+junctor mcp set NAME --trust-hints
+
+A server that names folders which its program could not use is added after a question
+about them. With --yes it is not added.`,
 		Example: `  junctor mcp import .mcp.json --dry-run
   junctor mcp import ~/.cursor/mcp.json --server files`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.importServers(cmd.Context(), args[0], setupserve.Import{Move: move, DryRun: dry}, yes, hints)
+			return a.importServers(cmd.Context(), args[0], setupserve.Import{Move: move, DryRun: dry, KeepUnreached: yes}, yes, hints)
 		},
 	}
 	f := c.Flags()

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/serve/stdiobridge"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 )
@@ -45,6 +47,10 @@ func (a *app) runBridge(ctx context.Context, b mcpBridge) error {
 		token = filepath.Join("clients", found.Name+".token")
 	}
 	url, bearer, err := a.connectionWith(token)
+	if e, ok := errors.AsType[*capability.Error](err); ok && b.client != "" && e.Code == capability.CodeUnauthenticated {
+		return e.With("", "it is not connected, or was undone; connect it with: junctor setup --client "+b.client+
+			", or remove the entry junctor from its configuration and restart it")
+	}
 	if err != nil {
 		return err
 	}

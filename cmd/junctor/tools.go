@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 
@@ -11,9 +12,9 @@ func (a *app) toolsCommand() *cobra.Command {
 	var as string
 	list := &cobra.Command{
 		Use: "list", Short: "List every tool with what an agent may do with it", Args: cobra.NoArgs,
-		Long: `Lists every tool of the catalog: its name in policies, the name under which an agent's
-tools/list shows it, its provider, and whether a call is allowed, needs an approval (ask)
-or is refused (deny), with the rule that decides.`,
+		Long: `Lists every tool of the catalog: its name, the name under which an agent's tools/list
+shows it, and whether a call is allowed, needs an approval (ask) or is refused (deny),
+with the rule that decides.`,
 		Example: "  junctor tools list --as agent:local-agent",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tools?as="+url.QueryEscape(as), nil, decoded(func(out struct {
@@ -26,9 +27,9 @@ or is refused (deny), with the rule that decides.`,
 			) error {
 				var rows [][]string
 				for _, t := range out.Tools {
-					rows = append(rows, []string{t.Tool, dash(t.Name), t.Decision, reasonOf(t.Rules, t.Because)})
+					rows = append(rows, []string{t.Tool, cmp.Or(t.Name, "not listed"), t.Decision, reasonOf(t.Rules, t.Because)})
 				}
-				if err := a.table([]string{"TOOL", "NAME", "DECISION", "BECAUSE"}, rows, "no provider offers a tool"); err != nil {
+				if err := a.table([]string{"TOOL", "LISTED AS", "DECISION", "BECAUSE"}, rows, "no provider offers a tool"); err != nil {
 					return err
 				}
 				a.printf("\n%d of %d tools are in the agent's tools/list\n", out.Listed, len(out.Tools))

@@ -34,7 +34,7 @@ func (a *app) usageCommand() *cobra.Command {
 				var rows [][]string
 				for _, u := range out.Usage {
 					of := map[audit.UsageKey]string{
-						audit.ByUser: u.User, audit.ByCapability: u.Capability, audit.ByProvider: u.Provider, audit.ByDay: u.Day,
+						audit.ByUser: u.User, audit.ByCapability: toolName(u.Capability), audit.ByProvider: u.Provider, audit.ByDay: u.Day,
 					}
 					var row []string
 					for _, key := range by {

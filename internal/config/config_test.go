@@ -409,6 +409,11 @@ func TestClientsWaitForApprovalsAsTheyAreConfigured(t *testing.T) {
 			t.Errorf("WaitFor(%s) = %s, want %s", who, got, want)
 		}
 	}
+	if c, err = load(""); err != nil || c.WaitFor("agent:claude") != 4*time.Minute || c.WaitFor("agent:codex") != 45*time.Second ||
+		c.WaitFor("user:claude") != 45*time.Second {
+		t.Errorf("defaults: claude %s, codex %s, another role %s, %v; want 4m, 45s, 45s", c.WaitFor("agent:claude"),
+			c.WaitFor("agent:codex"), c.WaitFor("user:claude"), err)
+	}
 	if c, err = load("", `JUNCTOR_CLIENTS={"codex":{"approvals_wait":"50s"}}`); err != nil || c.WaitFor("agent:codex") != 50*time.Second {
 		t.Errorf("the variable: %s, %v; want 50s", c.WaitFor("agent:codex"), err)
 	}

@@ -15,6 +15,10 @@ const maxMillis = 366 * 24 * 3600 * 1000
 // MaxApprovalTimeout is the longest time for which a call over MCP is held for an approval.
 const MaxApprovalTimeout = 10 * time.Minute
 
+// patientApprovalTimeout is below the five minutes after which Claude Code ends a request over HTTP
+// without progress. Over the bridge it waits for a day by default (MCP_TOOL_TIMEOUT).
+const patientApprovalTimeout = 4 * time.Minute
+
 // maxCatalogFile is the size limit of the catalog's file, in bytes.
 const maxCatalogFile = 1 << 20
 

@@ -80,6 +80,16 @@ func within(dir string, list []string) bool {
 	})
 }
 
+// reaching returns the servers that can be moved with the folders that a person gives, and notes in out what
+// their programs see, what they name and do not see, and why the others stay. If keep is true, those that
+// name folders out of reach stay.
+func (s *Service) reaching(out *setupserve.Result, move []clients.Server, given map[string]setupserve.Folders, keep bool) []clients.Server {
+	return slices.DeleteFunc(move, func(server clients.Server) bool {
+		s.show(out, server, out.Client, given[server.Name])
+		return s.keepRefused(out, server, out.Client, given[server.Name]) || keep && keepUnreached(out, server.Name)
+	})
+}
+
 // show adds to out what the program of a server sees, and what it names and does not see.
 func (s *Service) show(out *setupserve.Result, server clients.Server, client string, given setupserve.Folders) {
 	readOnly, readWrite := s.folders(server, given)
@@ -132,18 +142,30 @@ func keepUnreached(out *setupserve.Result, server string) bool {
 	if len(named) == 0 {
 		return false
 	}
-	quoted := server
-	if !plainWord.MatchString(server) {
-		quoted = "'" + strings.ReplaceAll(server, "'", `'\''`) + "'"
+	asks := "junctor setup --client " + out.Client + " --move " + quoted(server)
+	switch {
+	case out.Client != "":
+	case filepath.IsAbs(out.File):
+		asks = "junctor mcp import " + quoted(out.File) + " --server " + quoted(server)
+	default: // a text without a file
+		asks = "junctor mcp import FILE --server " + quoted(server)
 	}
 	out.Left[server] = "behind junctor it could not use " + strings.Join(named, ", ") +
-		", which only an answer of yours gives; to be asked, run: junctor setup --client " + out.Client + " --move " + quoted
+		", which only an answer of yours gives; to be asked, run: " + asks
 	delete(out.Folders, server)
 	return true
 }
 
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
 // plainWord matches a word that a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // unreached returns the folders of the paths that a server's arguments and variables name, and of its
 // package, that its program may not change, and for arguments and the package may not even read. Of a

@@ -98,3 +98,36 @@ func TestAServerWhoseFoldersAreRefusedStaysBeforeAnythingIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestAnImportChecksFoldersAsASetupDoes has a folder that is refused, and one that nothing gives without a person.
+func TestAnImportChecksFoldersAsASetupDoes(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	private, notes := filepath.Join(r.user, "private"), filepath.Join(r.user, "notes")
+	for dir, mode := range map[string]os.FileMode{private: 0o700, notes: 0o755} {
+		if err := os.Mkdir(dir, mode); err != nil {
+			t.Fatalf("making the folder: %v", err)
+		}
+	}
+	req := setupserve.Import{
+		File: filepath.Join(r.user, "mcp.json"), Move: []string{"*"}, KeepUnreached: true,
+		Text: `{"mcpServers": {"files": {"command": "x", "args": ["` + private + `"]},
+			"memory": {"command": "x", "env": {"MEMORY_FILE_PATH": "` + notes + `/m.json"}}, "other": {"command": "x"}}}`,
+	}
+	for _, dry := range []bool{true, false} {
+		req.DryRun = dry
+		got, err := r.Import(t.Context(), admin(), req)
+		if err != nil || len(got.Moved) != 1 || got.Left["files"] != private+" cannot be changed; chown it" ||
+			!strings.HasSuffix(got.Left["memory"], ": junctor mcp import "+req.File+" --server memory") {
+			t.Errorf("dry run %t: %v, added %v, left %v; want other added, and both left with what to do", dry, err, got.Moved, got.Left)
+		}
+	}
+	req.File = "pasted.json"
+	if got, err := r.Import(t.Context(), admin(), req); err != nil || !strings.HasSuffix(got.Left["memory"], " import FILE --server memory") {
+		t.Errorf("a text without a file: %v, left %v; want the form of the command", err, got.Left)
+	}
+	req.KeepUnreached = false
+	if got, err := r.Import(t.Context(), admin(), req); err != nil || got.Moved["memory"] == "" || len(got.Unreached["memory"]) != 1 {
+		t.Errorf("with a person: %v, added %v, unreached %v; want memory with its folder", err, got.Moved, got.Unreached)
+	}
+}

@@ -21,8 +21,7 @@ func (s *Service) Import(ctx context.Context, by capability.Principal, req setup
 		File: req.File, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{},
 	}
 	r := record{Servers: out.Moved}
-	for _, server := range s.movable(now, req.Move, out.Left) {
-		s.show(&out, server, "", req.Folders[server.Name])
+	for _, server := range s.reaching(&out, s.movable(now, req.Move, out.Left), req.Folders, req.KeepUnreached) {
 		if req.DryRun {
 			d, values, again := s.become(server, "")
 			out.Moved[server.Name] = cmp.Or(again, d.Name)

@@ -264,13 +264,7 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	if further {
 		maps.DeleteFunc(out.Left, func(server, _ string) bool { return known.Servers[server] != "" && !now.Has(server) })
 	}
-	move = slices.DeleteFunc(move, func(server clients.Server) bool {
-		s.show(&out, server, name, req.Folders[server.Name])
-		return s.keepRefused(&out, server, name, req.Folders[server.Name])
-	})
-	if req.KeepUnreached {
-		move = slices.DeleteFunc(move, func(server clients.Server) bool { return keepUnreached(&out, server.Name) })
-	}
+	move = s.reaching(&out, move, req.Folders, req.KeepUnreached)
 	r := record{Client: name, File: file, Servers: map[string]string{}, WasConnected: now.Connected}
 	if !further { // what is known was interrupted before the file was changed
 		r.Added, r.Secrets, r.CreatesToken = known.Added, known.Secrets, known.CreatesToken

@@ -155,12 +155,26 @@ func (l *Log) fetch(found []Entry) (out []json.RawMessage, stale bool, err error
 // search implements Query without an index: it reads all segments and returns the last matches,
 // newest first.
 func (l *Log) search(ctx context.Context, q Query) ([]json.RawMessage, error) {
-	list, err := l.snapshot()
+	return search(ctx, l.cfg.Segments, l.snapshot, q)
+}
+
+// SearchSegments returns the lines of the matching records of a log that is not open, newest first: at
+// most q.Limit, which must be above 0. denied selects as [Log.Denied] does.
+func SearchSegments(ctx context.Context, segs Segments, q Query, denied bool) ([]json.RawMessage, error) {
+	find := func(q Query) ([]json.RawMessage, error) { return search(ctx, segs, segs.List, q) }
+	if denied {
+		return deniedOf(find, q)
+	}
+	return find(q)
+}
+
+func search(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, error), q Query) ([]json.RawMessage, error) {
+	list, err := snapshot()
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	var out []json.RawMessage
-	for ln, err := range lines(l.cfg.Segments, list, list[0].ID, 0) {
+	for ln, err := range lines(segs, list, list[0].ID, 0) {
 		if err != nil && !errors.Is(err, errLongLine) {
 			return nil, err
 		}

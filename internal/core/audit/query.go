@@ -187,10 +187,16 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 // Denied returns the lines of the calls that were refused and match q, newest first. A call that needs an
 // approval was not refused; earlier versions recorded it as [PermissionDenied], too.
 func (l *Log) Denied(ctx context.Context, q Query) ([]json.RawMessage, error) {
-	q.Event, q.Limit = PermissionDenied, cmp.Or(q.Limit, l.cfg.QueryLimit)
+	q.Limit = cmp.Or(q.Limit, l.cfg.QueryLimit)
+	return deniedOf(func(q Query) ([]json.RawMessage, error) { return l.Query(ctx, q) }, q)
+}
+
+// deniedOf implements Denied over the pages that find returns.
+func deniedOf(find func(Query) ([]json.RawMessage, error), q Query) ([]json.RawMessage, error) {
+	q.Event = PermissionDenied
 	var out []json.RawMessage
 	for {
-		page, err := l.Query(ctx, q)
+		page, err := find(q)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package audit
 import (
 	"regexp"
 	"strings"
+
+	"github.com/junctor-run/junctor/secret"
 )
 
 const redacted = "[redacted]"
@@ -28,6 +30,9 @@ func newRedactor(home string, hook func(string) string) *redactor {
 		url:    regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'@]*(?:@[^\s/?#"'@]*)*@`),
 	}
 }
+
+// MaskText returns a text with credentials masked, as kept arguments have it.
+func MaskText(s string) string { return secret.MaskTokens(newRedactor("", nil).clean(s)) }
 
 // clean returns s with secrets replaced and the home directory written as ~.
 func (r *redactor) clean(s string) string {

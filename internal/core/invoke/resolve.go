@@ -8,6 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
 // resolve returns the candidates of the target in the surface's catalog. A target that does not
@@ -24,14 +26,52 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 	if err == nil || r.inv.Target.Action == "" {
 		return found, err
 	}
-	// A capability of a single module is listed to agents under its own name, which is never
-	// the name of an action of the registry.
-	x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action))
-	if _, row := actions.Lookup(r.inv.Target.Action); !ok || row {
+	named := otherName(r.agent, string(r.inv.Target.Action))
+	if named == "" {
 		return nil, err
 	}
-	r.inv.Target.Action = x.Canonical
+	r.inv.Target.Action = named
 	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+}
+
+// Find returns the entries that a name means, visible or not, in whichever form it is given: the
+// SERVER/TOOL of rules and of everything that people read, a canonical or minted action,
+// module:kind:name, a capability's id, or the name that agents are shown.
+func Find(agent *compile.Agent, name string) []*catalog.Entry {
+	target, err := capability.ParseTarget(name)
+	if err != nil {
+		return nil
+	}
+	snap := agent.Snapshot()
+	if found := snap.Resolve(target); len(found) > 0 || target.Action == "" {
+		return found
+	}
+	return snap.Action(otherName(agent, name))
+}
+
+// otherName returns the action of a name that is not one itself: the SERVER/TOOL of rules, or the name
+// that agents are shown. Otherwise it returns "".
+func otherName(agent *compile.Agent, name string) capability.Action {
+	if server, _, ok := strings.Cut(name, "/"); ok {
+		for _, origin := range []string{"mcp.", "a2a."} {
+			for _, e := range agent.Snapshot().ModuleEntries(naming.ExtensionID(origin, server)) {
+				if policy.ToolOf(e) == name {
+					return e.Action
+				}
+			}
+		}
+	}
+	// A capability of a single module is listed to agents under its own name, which is never
+	// the name of an action of the registry.
+	if _, row := actions.Lookup(capability.Action(name)); row {
+		return ""
+	}
+	for _, spelling := range []compile.Spelling{{}, {Dialect: naming.Strict64, Limit: compile.MaxListedName}} {
+		if x, ok := spelling.Read(agent, name); ok {
+			return x.Canonical
+		}
+	}
+	return ""
 }
 
 // defaultWorkspace is the workspace of calls that do not name one.

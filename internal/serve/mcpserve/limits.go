@@ -85,6 +85,3 @@ const (
 )
 
 const taskPollInterval = time.Second // suggested to clients
-
-// defaultMaxNameLen is the longest tool name unless the view sets another limit.
-const defaultMaxNameLen = 48

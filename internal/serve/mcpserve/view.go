@@ -37,7 +37,7 @@ type view struct {
 }
 
 func newView(name string, v View) *view {
-	out := &view{name: name, View: v, spell: compile.Spelling{Dialect: naming.Strict64, Limit: defaultMaxNameLen}}
+	out := &view{name: name, View: v, spell: compile.Spelling{Dialect: naming.Strict64, Limit: compile.MaxListedName}}
 	if v.NameLimit > 0 {
 		out.spell.Limit = v.NameLimit
 	}

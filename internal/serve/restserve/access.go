@@ -99,6 +99,9 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
+	if found := s.find(req.Action); len(found) > 0 && policy.ToolOf(found[0]) != "" {
+		req.Action = string(found[0].Action)
+	}
 	g := policy.Grant{
 		Principal: req.Principal, Role: req.Role, Module: req.Module, Action: req.Action, ContentHash: req.ContentHash,
 		Scope: req.Scope, ScopeID: req.ScopeID, MaxUses: req.MaxUses, Effect: req.Effect,

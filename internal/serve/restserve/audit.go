@@ -18,12 +18,12 @@ import (
 )
 
 func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	q, denied, err := parseQuery(r.URL.Query())
+	q, denied, err := ParseQuery(r.URL.Query())
 	if err != nil {
 		return err
 	}
 	name, snap := q.Capability, s.Catalog.Snapshot()
-	q.Capability = actionOf(name, snap)
+	q.Capability = s.recordedAs(name)
 	find := s.Log.Query
 	if denied {
 		find = s.Log.Denied
@@ -44,19 +44,24 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	return httpapi.Answer(w, map[string]any{"records": out}, nil)
 }
 
-// actionOf returns the action that records of a tool have, which people name SERVER/TOOL, and other names
-// as they are. The server may be gone.
-func actionOf(name string, snap *catalog.Snapshot) string {
-	server, tool, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(name, "#") {
+// recordedAs returns the action that records of a tool have, and a capability's id or an unknown name as
+// it is. The server of SERVER/TOOL may be gone.
+func (s *Surface) recordedAs(name string) string {
+	if strings.Contains(name, "#") {
 		return name
 	}
-	for e := range snap.Entries() {
-		if policy.ToolOf(e) == name {
-			return string(e.Action)
-		}
+	if found := s.find(name); len(found) > 0 {
+		return string(found[0].Action)
 	}
-	return "ext.mcp." + server + "." + tool
+	return RecordedAs(name)
+}
+
+// RecordedAs returns the action of SERVER/TOOL without a catalog, and other names as they are.
+func RecordedAs(name string) string {
+	if server, tool, ok := strings.Cut(name, "/"); ok && !strings.Contains(name, "#") {
+		return "ext.mcp." + server + "." + tool
+	}
+	return name
 }
 
 // checkRecorded returns an error with the nearest names if neither a record nor the catalog has a
@@ -105,8 +110,8 @@ func (s *Surface) usage(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	return httpapi.Answer(w, map[string]any{"usage": append([]audit.Usage{}, list...)}, nil)
 }
 
-// parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
-func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
+// ParseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
+func ParseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 	bad := func(key, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "audit.query", "%s: %q is not %s", key, v.Get(key), want)
 	}

@@ -163,7 +163,7 @@ func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Pr
 }
 
 func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	target, err := capability.ParseTarget(actionOf(r.URL.Query().Get("action"), s.Catalog.Snapshot()))
+	target, err := capability.ParseTarget(r.URL.Query().Get("action"))
 	if err != nil {
 		return err
 	}
@@ -200,11 +200,14 @@ type rejection struct {
 // explanation returns the response of explain and --dry-run: the selected provider with
 // the reason, and for each other provider the step that rejected it.
 func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
-	out := map[string]any{"target": inv.Target.String(), "dry_run": true, "ok": p.Err == nil}
+	name := inv.Target.String()
+	out := map[string]any{"target": name, "dry_run": true, "ok": p.Err == nil}
 	if p.Err != nil {
 		out["error"] = capability.AsError(p.Err)
 	}
 	if e := p.Entry; e != nil {
+		name = nameInRules(e)
+		out["tool"] = name
 		verdict := map[string]any{"permitted": p.Verdict.Permitted, "policies": p.Verdict.Policies}
 		if p.Verdict.Consent != "" {
 			verdict["consent"] = p.Verdict.Consent
@@ -230,7 +233,7 @@ func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
 		if inv.Principal.Role != capability.RoleAdmin && inv.Principal.Role != capability.RoleOperator {
 			record = record.ForPlanner()
 		}
-		out["explanation"], out["text"] = record, record.Text()
+		out["explanation"], out["text"] = record, record.TextFor(name)
 	}
 	return out
 }

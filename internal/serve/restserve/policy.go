@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
@@ -109,6 +110,7 @@ func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capab
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
+	req.Change = s.namedAsInRules(req.Change)
 	if err := req.Check(s.Catalog.Snapshot()); err != nil {
 		return err
 	}
@@ -121,6 +123,26 @@ func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capab
 	}
 	done, err := s.PolicyFiles.Change(r.Context(), who, req.Change, req.DryRun)
 	return httpapi.Answer(w, done, err)
+}
+
+// namedAsInRules returns a change with the name that rules have for its target. If a rule about the
+// target as it was given exists, the change is about that rule.
+func (s *Surface) namedAsInRules(c policy.Change) policy.Change {
+	found := s.find(c.Target)
+	exists := slices.ContainsFunc(s.Policy.Rules(), func(r policy.Rule) bool { return r.ID == c.ID() })
+	if len(found) > 0 && !exists {
+		c.Target = nameInRules(found[0])
+	}
+	return c
+}
+
+// find returns the entries that a name in any of its forms means; see [invoke.Find].
+func (s *Surface) find(name string) []*catalog.Entry {
+	agent, _, err := s.Engine.Agent(capability.Invocation{})
+	if err != nil {
+		return nil
+	}
+	return invoke.Find(agent, name)
 }
 
 // tool is one entry in the answer of GET /api/v1/tools.
@@ -273,17 +295,10 @@ func (s *Surface) principal(id string) (capability.Principal, error) {
 
 // targets returns the entries that a name of a tool, an action or a capability means.
 func (s *Surface) targets(name string) ([]*catalog.Entry, error) {
-	snap := s.Catalog.Snapshot()
-	var out []*catalog.Entry
-	for e := range snap.Entries() {
-		if policy.ToolOf(e) == name || string(e.Action) == name || string(e.ID) == name || e.Contribution.Member.String() == name {
-			out = append(out, e)
-		}
+	if found := s.find(name); len(found) > 0 {
+		return found, nil
 	}
-	if len(out) == 0 {
-		return nil, policy.UnknownTarget("policy.test", name, snap)
-	}
-	return out, nil
+	return nil, policy.UnknownTarget("policy.test", name, s.Catalog.Snapshot())
 }
 
 // rule returns the decision about calls of an entry by a principal, as the path of a call

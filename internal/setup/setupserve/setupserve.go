@@ -69,8 +69,9 @@ type Import struct {
 	Move       []string `json:"move"` // servers to add; "*" means all that can be
 	TrustHints bool     `json:"trust_hints"`
 	DryRun     bool     `json:"dry_run"`
-	// Folders are as in Request.
-	Folders map[string]Folders `json:"folders,omitempty"`
+	// KeepUnreached and Folders are as in Request; a server that stays is not added.
+	KeepUnreached bool               `json:"keep_unreached,omitempty"`
+	Folders       map[string]Folders `json:"folders,omitempty"`
 }
 
 // Result describes what was done, or would be.

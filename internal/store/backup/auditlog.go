@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,17 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
 )
+
+// QueryAudit returns the lines of the records of a home that match q, without a server, newest first; see
+// [audit.SearchSegments]. Nothing is changed. The error is [fs.ErrNotExist] if the log does not exist.
+func QueryAudit(ctx context.Context, home string, q audit.Query, denied bool) ([]json.RawMessage, error) {
+	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer segments.Close()
+	return audit.SearchSegments(ctx, segments, q, denied)
+}
 
 // VerifyAudit verifies the audit log of a home without a server: its files, with the key and the
 // database of the home if they are there, and the lines of an anchor, which is the path of a file or

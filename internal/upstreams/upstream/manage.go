@@ -314,6 +314,16 @@ type Approved struct {
 	Pin  string          `json:"pin"`
 }
 
+// localName returns the name that an upstream itself has for a definition, which people also name
+// SERVER/TOOL.
+func localName(upstream, name string, list []*ingest.PinRow) string {
+	local, ok := strings.CutPrefix(name, upstream+"/")
+	if !ok || slices.ContainsFunc(list, func(p *ingest.PinRow) bool { return p.Name == name }) {
+		return name
+	}
+	return local
+}
+
 // Approve publishes the current form of held and quarantined definitions that the upstream
 // lists, and stores that. Errors: not_found (definition_not_found), invalid_input (kind),
 // conflict (pin_changed), failed (nothing was changed).
@@ -332,6 +342,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	var save []*ingest.PinRow
 	var undo []ingest.PinRow
 	found := false
+	which.Name = localName(name, which.Name, u.pins.Sorted())
 	for _, p := range u.pins.Sorted() {
 		if which.Kind != "" && p.Kind != which.Kind || which.Name != "" && p.Name != which.Name || !p.Listed {
 			continue

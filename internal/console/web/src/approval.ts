@@ -52,7 +52,7 @@ export const pendingPath = "/api/v1/approvals?state=pending";
  * mcp.files/write_file#ext.mcp.files.write_file@default. */
 export function toolOf(capability: string): string {
   const action = (capability.split("#")[1] ?? capability).replace(/@[^@]*$/, "");
-  const mcp = /^ext\.mcp\.([^.]+)\.(.+)$/.exec(action);
+  const mcp = /^ext\.(?:mcp|a2a)\.([^.]+)\.(.+)$/.exec(action);
   if (mcp) return visible(`${mcp[1]}/${mcp[2]}`);
   const remote = /^ext\.remote\.([^.]+)\.action\.(.+)$/.exec(action);
   return visible(remote ? `${remote[1]}/${remote[2]}` : action);

@@ -9,13 +9,16 @@ import (
 
 // Text describes the record in English: the request, one sentence for each step, and the
 // outcome. It uses only the record, so that a client can describe a server's explanation.
-func (x *Explanation) Text() string {
+func (x *Explanation) Text() string { return x.TextFor(string(x.Action)) }
+
+// TextFor is Text with another name of the action.
+func (x *Explanation) TextFor(action string) string {
 	var b strings.Builder
 	who := ""
 	if x.Caller == Runtime {
 		who = ", asked by code" // for which a provider may be guessed
 	}
-	fmt.Fprintf(&b, "For %s%s:\n", x.Action, who)
+	fmt.Fprintf(&b, "For %s%s:\n", action, who)
 	for i := range x.Steps {
 		st := &x.Steps[i]
 		fmt.Fprintf(&b, "  %d  %s\n", st.Step, x.sentence(st))

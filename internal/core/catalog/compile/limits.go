@@ -25,6 +25,9 @@ const (
 
 const maxTag = 64
 
+// MaxListedName is the length in bytes of the longest name in tools/list, unless a view sets another one.
+const MaxListedName = 48
+
 // Bounds of leases. Beyond them the oldest leases are dropped, and their names resolve as if
 // they had never been listed.
 const (

@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { post, remove } from "../api";
+import { toolOf } from "../approval";
 import { add, offered } from "../passkey";
 import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
 
@@ -93,7 +94,7 @@ export function Access() {
               {standing.map((g) => (
                 <li class="row c-four" key={g.id}>
                   <b class="clip">{visible(g.principal || g.role)}</b>
-                  <span class="m clip">{visible(g.action || g.module)}</span>
+                  <span class="m clip">{g.capability || g.action !== "*" ? toolOf(g.capability || g.action) : visible(g.module)}</span>
                   <span class="who opt">{g.expires ? `until ${new Date(g.expires).toLocaleString()}` : visible(g.scope)}</span>
                   <Act kind="d" do={() => remove(`/api/v1/grants/${g.id}`).then(grants.reload)}>
                     Revoke

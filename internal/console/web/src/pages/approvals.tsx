@@ -223,7 +223,7 @@ export function ApprovalPage(p: { id: string }) {
               </dl>
               {!waits(a) && (
                 <p>
-                  <a href={href(`/audit?cap=${encodeURIComponent(a.capability)}`)}>Earlier calls of this tool</a>
+                  <a href={href(`/audit?cap=${encodeURIComponent(toolOf(a.capability))}`)}>Earlier calls of this tool</a>
                 </p>
               )}
             </aside>

@@ -130,9 +130,9 @@ export function CatalogEntry(p: { action: string }) {
   const entry = useSignal<any>(null);
   useEffect(() => {
     // The agents' catalog has descriptions and schemas.
-    void get("/api/v1/catalog/agent").then((all) => (entry.value = all.actions.find((a: any) => a.canonicalAction === p.action || a.name === p.action) ?? null));
+    void get("/api/v1/catalog/agent").then((all) => (entry.value = all.actions.find((a: any) => a.canonicalAction === p.action || a.name === p.action || toolOf(a.canonicalAction ?? "") === toolOf(p.action)) ?? null));
   }, [p.action]);
-  const mine = (tools.data?.tools ?? []).filter((t) => t.tool === p.action || `ext.mcp.${t.tool.replace("/", ".")}` === p.action);
+  const mine = (tools.data?.tools ?? []).filter((t) => toolOf(t.tool) === toolOf(p.action));
   const shows = mine.find((t) => t.app?.resource);
   const input = useSignal("{}");
   const answer = useSignal<any>(undefined);
@@ -152,7 +152,7 @@ export function CatalogEntry(p: { action: string }) {
   };
   return (
     <>
-      <Title sub={visible(entry.value?.description ?? "")}>{visible(p.action)}</Title>
+      <Title sub={visible(entry.value?.description ?? "")}>{toolOf(p.action)}</Title>
       <div class="two">
         <div>
           <h2>Why this provider</h2>
@@ -217,7 +217,7 @@ export function CatalogEntry(p: { action: string }) {
             <Fact name="Chosen now" value={why.data?.selected?.provider} />
           </dl>
           <p>
-            <a href={href(`/audit?cap=${encodeURIComponent(why.data?.selected?.capability_id ?? p.action)}`)}>Its last calls</a>
+            <a href={href(`/audit?cap=${encodeURIComponent(toolOf(p.action))}`)}>Its last calls</a>
           </p>
         </aside>
       </div>

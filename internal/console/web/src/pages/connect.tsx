@@ -106,7 +106,6 @@ interface Imported {
   moved: Record<string, string>;
   left?: Record<string, string>;
   folders?: Record<string, { read_only?: string[]; read_write?: string[] }>;
-  unreached?: Record<string, { folder: string; from: string }[]>;
   secrets?: string[];
 }
 
@@ -118,7 +117,7 @@ function Import() {
   const plan = useSignal<Imported | null>(null);
   const chosen = useSignal<string[]>([]);
   const added = useSignal<Imported | null>(null);
-  const body = (more: object) => ({ file: "pasted.json", text: text.value, ...more });
+  const body = (more: object) => ({ file: "pasted.json", text: text.value, keep_unreached: true, ...more });
   const look = async () => {
     added.value = null;
     plan.value = await post<Imported>("/api/v1/imports", body({ move: ["*"], dry_run: true }));
@@ -160,11 +159,6 @@ function Import() {
                 </label>
                 <span class="m clip">{visible(foldersOf(plan.value!, from).join(" "))}</span>
                 <span class="who opt">runs confined, and sees {foldersOf(plan.value!, from).length > 0 ? "these folders" : "no folder of yours"}</span>
-                {(plan.value!.unreached?.[from] ?? []).map((u) => (
-                  <span class="who" key={u.folder}>
-                    cannot use {visible(`${u.folder} (${u.from})`)}
-                  </span>
-                ))}
               </li>
             ))}
             {Object.entries(plan.value.left ?? {}).map(([name, why]) => (

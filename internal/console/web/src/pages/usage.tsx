@@ -42,7 +42,7 @@ export function Usage() {
       </div>
       {days.value > 1 && <Days days={days.value} />}
       <Group by="agent" name="Agents" days={days.value} to={(r) => `/audit?user=${encodeURIComponent(r.agent ?? "")}`} />
-      <Group by="tool" name="Tools" days={days.value} to={(r) => `/audit?cap=${encodeURIComponent(r.tool ?? "")}`} />
+      <Group by="tool" name="Tools" days={days.value} to={(r) => `/audit?cap=${encodeURIComponent(toolOf(r.tool ?? ""))}`} />
       <Group by="provider" name="Providers" days={days.value} to={(r) => `/audit?provider=${encodeURIComponent(r.provider ?? "")}`} />
       <Model days={days.value} />
     </>
