@@ -135,6 +135,11 @@ func (b *build) codexConfig() string {
 	t.table("mcp_servers", "junctor")
 	t.set("url", tomlText(b.Server+"/mcp"))
 	t.set("bearer_token_env_var", `"ELIZA_HOOK_TOKEN"`)
+	approval := "prompt" // by default its tools run unasked
+	if b.Preset.Judge(Agent) == Auto {
+		approval = "approve"
+	}
+	t.set("default_tools_approval_mode", tomlText(approval))
 	return t.String()
 }
 
@@ -157,6 +162,9 @@ func codexPermissions(t *toml, p Preset, structured bool) {
 	t.set("approval_policy", tomlText(approval))
 	t.set("sandbox_mode", tomlText(sandbox))
 	t.set("web_search", tomlText(web))
+	if p == Autonomous {
+		t.set("sandbox_workspace_write.network_access", "true")
+	}
 }
 
 // codexHooks returns the hooks, and the settings that mark them as reviewed. Without these
