@@ -113,6 +113,9 @@ func (b *build) codexConfig() string {
 		t.set("model_provider", `"proxy"`)
 	}
 	codexPermissions(&t, b.Preset, b.Structured)
+	if b.Preset.Judge(Agent) != Auto { // it does not ask about them
+		t.set("agents.enabled", "false")
+	}
 	t.set("check_for_update_on_startup", "false")
 	if b.Structured {
 		t.set("features.default_mode_request_user_input", "true")

@@ -74,6 +74,7 @@ type Asked struct {
 	Last string // the last text of the user
 	// Tools are the names of those that the program offers, also of tools that the provider runs.
 	Tools []string
+	Tool  string // that the answer calls; "": it is words, or a failure
 	At    time.Time
 }
 
@@ -149,7 +150,11 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		step = steps[min(n, len(steps)-1)]
 	}
-	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), Tools: req.names, At: time.Now()})
+	out, ok := req.answer(step)
+	if !ok {
+		out = answer{say: "There is no tool for that."}
+	}
+	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), Tools: req.names, Tool: out.tool, At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
 	}
@@ -164,10 +169,6 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		writeJSON(w, status, doc)
 		return
-	}
-	out, ok := req.answer(step)
-	if !ok {
-		out = answer{say: "There is no tool for that."}
 	}
 	speak.write(w, out, req.stream)
 }
