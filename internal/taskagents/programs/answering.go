@@ -27,18 +27,16 @@ func AnsweringHook(name Name, home, workdir string) string {
 	more, _ := filepath.Glob(managedSettings[:len(managedSettings)-len(".json")] + ".d/*.json") // the pattern is valid
 	enabled := make(map[string]bool)
 	for _, path := range append(paths, more...) {
-		doc, answers := readHooks(path)
+		plugins, answers := readHooks(path)
 		if answers {
 			return path
 		}
-		for plugin, on := range doc.Plugins {
+		for plugin, on := range plugins {
 			enabled[plugin] = enabled[plugin] || string(on) != "false"
 		}
 	}
 	var installed struct {
-		Plugins map[string][]struct {
-			Path string `json:"installPath"`
-		} `json:"plugins"`
+		Plugins map[string][]map[string]json.RawMessage `json:"plugins"`
 	}
 	list := filepath.Join(home, ".claude", "plugins", "installed_plugins.json")
 	data, err := hostfs.ReadRegular(list, maxSettings)
@@ -50,8 +48,12 @@ func AnsweringHook(name Name, home, workdir string) string {
 	}
 	for plugin, places := range installed.Plugins {
 		for _, place := range places {
+			var at string
+			if json.Unmarshal(place["installPath"], &at) != nil && enabled[plugin] {
+				return list
+			}
 			for _, file := range []string{"hooks/hooks.json", ".claude-plugin/plugin.json"} {
-				path := filepath.Join(place.Path, file)
+				path := filepath.Join(at, file)
 				if _, answers := readHooks(path); answers && enabled[plugin] {
 					return path
 				}
@@ -61,20 +63,20 @@ func AnsweringHook(name Name, home, workdir string) string {
 	return ""
 }
 
-// hookSettings is what is read of a file with hooks.
-type hookSettings struct {
-	Hooks   map[string][]json.RawMessage `json:"hooks"`
-	Plugins map[string]json.RawMessage   `json:"enabledPlugins"`
-}
-
-// readHooks reads a file with hooks, and reports whether one of them answers for the user.
-func readHooks(path string) (doc hookSettings, answers bool) {
+// readHooks returns which plugins a file with hooks enables, and reports whether one of its hooks answers for
+// the user.
+func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	data, err := hostfs.ReadRegular(path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
-		return doc, false
+		return nil, false
 	}
-	broken := err != nil || json.Unmarshal(data, &doc) != nil && strings.Contains(string(data), permissionHook)
-	return doc, broken || len(doc.Hooks[permissionHook]) > 0
+	var doc map[string]json.RawMessage
+	var hooks map[string][]json.RawMessage
+	broken := err == nil && json.Unmarshal(data, &doc) != nil
+	for name, to := range map[string]any{"hooks": &hooks, "enabledPlugins": &plugins} {
+		broken = broken || doc[name] != nil && json.Unmarshal(doc[name], to) != nil
+	}
+	return plugins, err != nil || broken && strings.Contains(string(data), permissionHook) || len(hooks[permissionHook]) > 0
 }
 
 // permissionHook is the event of hooks that answer what users are asked.
