@@ -28,7 +28,7 @@ type program struct {
 	three                               string                       // the third label of a dialog about a command
 	bigOver                             map[string]string            // modes in which 5 MB of output end the turn, and what is shown
 	presets                             bool                         // the presets are tried
-	sandboxed                           map[string]bool              // commands that write fail there unless it asks
+	slow                                bool                         // its sessions are tried one after the other
 }
 
 func programs() []program {
@@ -45,13 +45,13 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "codex", binary: "codex", presets: true, sandboxed: map[string]bool{"pty": true}, base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
+			name: "codex", binary: "codex", presets: true, base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
 			questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", bigOver: map[string]string{"structured": "the program ended the turn: max_tokens"}, checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", bigOver: map[string]string{"structured": "the program ended the turn: max_tokens"}, checksPaths: true, presets: true, slow: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
 			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
@@ -63,7 +63,7 @@ func programs() []program {
 		},
 		{
 			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
-			presets: true, questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
+			presets: true, slow: true, questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
 			noResume: "opencode run does not tell the name of its conversation",
 			noUsage:  "opencode run does not report it, and its records are a database",

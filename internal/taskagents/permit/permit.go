@@ -61,6 +61,9 @@ type Decision struct {
 func Judge(r Request) Decision {
 	d := Decision{Category: programs.CategoryOf(r.Framework, r.Tool)}
 	verdict := r.Preset.Judge(d.Category)
+	if d.Category == programs.ShellUse && verdict != programs.Auto && r.reads() {
+		d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
+	}
 	if verdict == programs.Blocked {
 		return d.with(Deny, "preset", fmt.Sprintf("The preset %s does not allow %s. Do what you can without it, and say what is left.", r.Preset,
 			words(d.Category)))
@@ -85,25 +88,31 @@ func Judge(r Request) Decision {
 		if !ok {
 			return d.with(Ask, "unreadable", "It cannot be told in which folder the command would run.")
 		}
-		if dir != "" {
-			if why := r.refused(dir); why != "" {
-				return d.with(Deny, "path", why)
-			}
-			if dir = real(r.absolute(dir)); dir != r.Workdir {
-				r.at = dir
-			}
+		if why := r.enter(dir); why != "" {
+			return d.with(Deny, "path", why)
 		}
 		if why := r.command(command); why != "" {
 			return d.with(Deny, "command", why)
-		}
-		if verdict == programs.Ask && r.readsScript(command, 0) {
-			d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
 		}
 	}
 	if verdict == programs.Auto {
 		return d.with(Allow, "preset", "")
 	}
 	return d.with(Ask, "preset", fmt.Sprintf("The preset %s asks before %s.", r.Preset, words(d.Category)))
+}
+
+// enter sets the folder in which a command is run, and returns why it may not be, or "".
+func (r *Request) enter(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	if why := r.refused(dir); why != "" {
+		return why
+	}
+	if dir = real(r.absolute(dir)); dir != r.Workdir {
+		r.at = dir
+	}
+	return ""
 }
 
 func (d Decision) with(e Effect, rule, reason string) Decision {

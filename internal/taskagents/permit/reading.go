@@ -11,6 +11,13 @@ import (
 // onlyLines matches the script of sed that prints lines.
 var onlyLines = regexp.MustCompile(`^[0-9]+(,([0-9]+|\$))?p$`)
 
+// reads reports whether the request is a command that only reads files in the agent's folders.
+func (r Request) reads() bool {
+	command, ok := commandOf(r.Input)
+	dir, known := dirOfCommand(r.Input)
+	return ok && known && r.enter(dir) == "" && r.command(command) == "" && r.readsScript(command, 0)
+}
+
 // readsScript reports whether a command only reads files in the agent's folders, because
 // programs read files by commands. A few commands and forms are listed; any other counts as one
 // that changes something.

@@ -21,14 +21,24 @@ func TestACommandThatOnlyReadsTheFolderIsReading(t *testing.T) {
 	if err := os.Symlink(top, filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
+	preset := programs.Standard
 	ask := func(command, cwd string) Effect {
 		input, err := json.Marshal(map[string]string{"command": command, "cwd": cwd})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return Judge(Request{
-			Framework: programs.Codex, Preset: programs.Standard, Tool: "exec_command", Input: input, Workdir: dir, Home: "/home/user",
+			Framework: programs.Codex, Preset: preset, Tool: "exec_command", Input: input, Workdir: dir, Home: "/home/user",
 		}).Effect
+	}
+	for _, p := range []programs.Preset{programs.Readonly, programs.Standard} {
+		preset = p
+		if got, want := ask("touch a", dir), map[programs.Preset]Effect{programs.Readonly: Deny, programs.Standard: Ask}[p]; got != want {
+			t.Errorf("touch with the preset %s: %s, want %s", p, got, want)
+		}
+		if got := ask("ls sub", dir); got != Allow {
+			t.Errorf("ls with the preset %s: %s, want %s", p, got, Allow)
+		}
 	}
 	for _, command := range []string{
 		"ls", "ls -la sub", "ls " + dir, `/bin/bash -lc 'ls -R && cat "sub/a" 2>/dev/null | head -n 5'`, "sed -n '1,200p' a.go", "rg -n word sub",

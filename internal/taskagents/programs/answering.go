@@ -10,31 +10,73 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// AnsweringHook returns the settings file with a hook that would answer for the user what the program
-// asks; "" if none has. Such a hook wins over an answer over the protocol and takes dialogs from the
-// screen. Codex is started with a home of its own and runs reviewed hooks only. A file that cannot be
-// read or parsed counts if it may have such a hook.
+// AnsweringHook returns the file with a hook that would answer for the user what the program asks; "" if
+// none has: settings of the machine, the user and the folder, and hooks of plugins that one of them enables.
+// Such a hook wins over an answer over the protocol and takes dialogs from the screen. A PreToolUse hook that
+// allows does not: the rules of the preset ask nevertheless (measured with Claude Code 2.1.197). Codex is started
+// with a home of its own and runs reviewed hooks only. A file that cannot be read or parsed counts if it may have
+// such a hook.
 func AnsweringHook(name Name, home, workdir string) string {
 	if name != Claude {
 		return ""
 	}
-	for _, path := range []string{
+	paths := []string{
 		managedSettings, filepath.Join(home, ".claude", "settings.json"),
 		filepath.Join(workdir, ".claude", "settings.json"), filepath.Join(workdir, ".claude", "settings.local.json"),
-	} {
-		data, err := hostfs.ReadRegular(path, maxSettings)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var doc struct {
-			Hooks map[string][]json.RawMessage `json:"hooks"`
-		}
-		broken := err != nil || json.Unmarshal(data, &doc) != nil && strings.Contains(string(data), permissionHook)
-		if broken || len(doc.Hooks[permissionHook]) > 0 {
+	}
+	more, _ := filepath.Glob(managedSettings[:len(managedSettings)-len(".json")] + ".d/*.json") // the pattern is valid
+	enabled := make(map[string]bool)
+	for _, path := range append(paths, more...) {
+		plugins, answers := readHooks(path)
+		if answers {
 			return path
+		}
+		for plugin, on := range plugins {
+			enabled[plugin] = enabled[plugin] || string(on) != "false"
+		}
+	}
+	var installed struct {
+		Plugins map[string][]map[string]json.RawMessage `json:"plugins"`
+	}
+	list := filepath.Join(home, ".claude", "plugins", "installed_plugins.json")
+	data, err := hostfs.ReadRegular(list, maxSettings)
+	switch {
+	case len(enabled) == 0 || errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil || json.Unmarshal(data, &installed) != nil:
+		return list
+	}
+	for plugin, places := range installed.Plugins {
+		for _, place := range places {
+			var at string
+			if json.Unmarshal(place["installPath"], &at) != nil && enabled[plugin] {
+				return list
+			}
+			for _, file := range []string{"hooks/hooks.json", ".claude-plugin/plugin.json"} {
+				path := filepath.Join(at, file)
+				if _, answers := readHooks(path); answers && enabled[plugin] {
+					return path
+				}
+			}
 		}
 	}
 	return ""
+}
+
+// readHooks returns which plugins a file with hooks enables, and reports whether one of its hooks answers for
+// the user.
+func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
+	data, err := hostfs.ReadRegular(path, maxSettings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false
+	}
+	var doc map[string]json.RawMessage
+	var hooks map[string][]json.RawMessage
+	broken := err == nil && json.Unmarshal(data, &doc) != nil
+	for name, to := range map[string]any{"hooks": &hooks, "enabledPlugins": &plugins} {
+		broken = broken || doc[name] != nil && json.Unmarshal(doc[name], to) != nil
+	}
+	return plugins, err != nil || broken && strings.Contains(string(data), permissionHook) || len(hooks[permissionHook]) > 0
 }
 
 // permissionHook is the event of hooks that answer what users are asked.

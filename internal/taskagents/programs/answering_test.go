@@ -59,3 +59,46 @@ func TestAnsweringHook(t *testing.T) {
 		t.Errorf("AnsweringHook of a file that cannot be read = %q, want the file", got)
 	}
 }
+
+// TestAnsweringHooksOfPlugins: only a plugin that is installed and enabled counts.
+func TestAnsweringHooksOfPlugins(t *testing.T) {
+	t.Parallel()
+	const hook = `{"hooks": {"PermissionRequest": [{"hooks": [{"type": "command", "command": "true"}]}]}}`
+	for name, c := range map[string]struct {
+		enabled, installed, file, text string
+		want                           bool
+	}{
+		"enabled":              {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", hook, true},
+		"in its manifest":      {`{"enabledPlugins": {"a@b": true}}`, "a@b", ".claude-plugin/plugin.json", hook, true},
+		"disabled":             {`{"enabledPlugins": {"a@b": false}}`, "a@b", "hooks/hooks.json", hook, false},
+		"another one":          {`{"enabledPlugins": {"c@b": true}}`, "a@b", "hooks/hooks.json", hook, false},
+		"without such a hook":  {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", `{"hooks": {"Stop": [{}]}}`, false},
+		"with a broken file":   {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", "{" + hook, true},
+		"without any settings": {`{}`, "a@b", "hooks/hooks.json", hook, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, dir, plugin := t.TempDir(), t.TempDir(), t.TempDir()
+			path := filepath.Join(plugin, c.file)
+			for file, text := range map[string]string{
+				filepath.Join(dir, ".claude", "settings.json"):                      c.enabled,
+				filepath.Join(home, ".claude", "plugins", "installed_plugins.json"): `{"version": 2, "plugins": {"` + c.installed + `": [{"installPath": "` + plugin + `"}]}}`,
+				path: c.text,
+			} {
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+					t.Fatalf("making the folder of %s: %v", file, err)
+				}
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatalf("writing %s: %v", file, err)
+				}
+			}
+			want := ""
+			if c.want {
+				want = path
+			}
+			if got := programs.AnsweringHook(programs.Claude, home, dir); got != want {
+				t.Errorf("AnsweringHook = %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -113,6 +113,9 @@ func (b *build) codexConfig() string {
 		t.set("model_provider", `"proxy"`)
 	}
 	codexPermissions(&t, b.Preset, b.Structured)
+	if b.Preset.Judge(Agent) != Auto { // it does not ask about them
+		t.set("agents.enabled", "false")
+	}
 	t.set("check_for_update_on_startup", "false")
 	if b.Structured {
 		t.set("features.default_mode_request_user_input", "true")
@@ -135,6 +138,11 @@ func (b *build) codexConfig() string {
 	t.table("mcp_servers", "junctor")
 	t.set("url", tomlText(b.Server+"/mcp"))
 	t.set("bearer_token_env_var", `"ELIZA_HOOK_TOKEN"`)
+	approval := "prompt" // by default its tools run unasked
+	if b.Preset.Judge(Agent) == Auto {
+		approval = "approve"
+	}
+	t.set("default_tools_approval_mode", tomlText(approval))
 	return t.String()
 }
 
@@ -157,6 +165,9 @@ func codexPermissions(t *toml, p Preset, structured bool) {
 	t.set("approval_policy", tomlText(approval))
 	t.set("sandbox_mode", tomlText(sandbox))
 	t.set("web_search", tomlText(web))
+	if p == Autonomous {
+		t.set("sandbox_workspace_write.network_access", "true")
+	}
 }
 
 // codexHooks returns the hooks, and the settings that mark them as reviewed. Without these

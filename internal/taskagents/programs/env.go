@@ -45,7 +45,7 @@ func steers(name string) bool {
 	if strings.HasPrefix(upper, "GIT_") {
 		return !strings.HasPrefix(upper, "GIT_AUTHOR_") && !strings.HasPrefix(upper, "GIT_COMMITTER_")
 	}
-	return slices.Contains([]string{"PATH", "HOME", "SHELL"}, upper)
+	return slices.Contains([]string{"PATH", "HOME", "SHELL", "CLAUDE_CONFIG_DIR"}, upper) // another folder may have hooks that answer
 }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

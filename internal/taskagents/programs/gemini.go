@@ -21,7 +21,7 @@ func geminiProgram() Program {
 			{FileWrite, []string{"write_file", "replace"}},
 			{ShellUse, []string{"run_shell_command"}},
 			{Web, []string{"web_fetch", "google_web_search"}},
-			{Agent, []string{"activate_skill", "get_internal_docs"}},
+			{Agent, []string{"activate_skill", "get_internal_docs", "invoke_agent"}},
 			{Planning, []string{"save_memory", "write_todos"}},
 			{UserInteraction, []string{"ask_user", "exit_plan_mode"}},
 		},

@@ -65,7 +65,7 @@ func foreignNames() map[string]int {
 		"internal/taskagents/programs/preflight":     3,
 		"internal/taskagents/sessions":               22,
 		"internal/taskagents/signin":                 1,
-		"internal/taskagents/structured/dialect":     46,
+		"internal/taskagents/structured/dialect":     51,
 		"internal/taskagents/threads":                26,
 		"internal/taskagents/threads/row":            99,
 		"internal/taskagents/verbs":                  52,

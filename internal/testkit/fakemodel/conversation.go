@@ -27,6 +27,7 @@ type item struct {
 // tool is one that the program offers.
 type tool struct {
 	name       string
+	free       bool // its input is text
 	properties []string
 	required   []string
 }
@@ -35,6 +36,8 @@ type tool struct {
 type request struct {
 	items  []item
 	tools  []tool
+	names  []string // of all tools
+	search bool     // tools that are not offered can be called, because there is a search for them
 	stream bool
 }
 
@@ -61,6 +64,9 @@ type answer struct {
 	say  string
 	tool string
 	args object
+
+	namespace string // of the tool
+	free      string // its input, if that is text
 }
 
 // answer finds the tool that a step means among those that are offered; ok is false
@@ -72,8 +78,16 @@ func (r request) answer(s Step) (a answer, ok bool) {
 			return answer{tool: t.name, args: t.fill(object{t.first("file_path", "filePath", "path"): s.Write.Path, "content": s.Write.Text})}, true
 		}
 		return r.run("printf '%s' "+quote(s.Write.Text)+" > "+quote(s.Write.Path), s.Leave)
+	case s.Patch != nil:
+		if t, found := r.offered("apply_patch"); found && t.free {
+			return answer{tool: t.name, free: "*** Begin Patch\n*** Add File: " + s.Patch.Path + "\n+" + s.Patch.Text + "\n*** End Patch"}, true
+		}
+		return r.answer(Step{Write: s.Patch, Leave: s.Leave})
 	case s.Call != nil:
 		t, found := r.offered(s.Call.Names...)
+		if !found && s.Call.Namespace != "" && r.search {
+			return answer{tool: s.Call.Names[0], namespace: s.Call.Namespace, args: s.Call.Args}, true
+		}
 		return answer{tool: t.name, args: s.Call.Args}, found
 	case s.Run != "":
 		return r.run(s.Run, s.Leave)

@@ -31,6 +31,7 @@ const (
 type Step struct {
 	Say   string        // ends the turn
 	Write *File         // calls the program's tool that writes a file, or else its shell
+	Patch *File         // the same, but prefers a tool that takes a patch to the shell
 	Run   string        // calls its tool that runs a command
 	Call  *Call         // calls a tool of the program by name
 	Leave bool          // a command asks to leave the program's sandbox, where it has one
@@ -46,6 +47,8 @@ type File struct{ Path, Text string }
 type Call struct {
 	Names []string
 	Args  map[string]any
+	// Namespace is that of the first name, which is called if none is offered but a search for tools is.
+	Namespace string
 }
 
 // Failure is the kind of an error.
@@ -69,7 +72,10 @@ type Asked struct {
 	Step int
 	Text string // everything that the conversation says, its system prompt too
 	Last string // the last text of the user
-	At   time.Time
+	// Tools are the names of those that the program offers, also of tools that the provider runs.
+	Tools []string
+	Tool  string // that the answer calls; "": it is words, or a failure
+	At    time.Time
 }
 
 // Model is the server. Make it with Start; Close ends it.
@@ -144,7 +150,11 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		step = steps[min(n, len(steps)-1)]
 	}
-	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), At: time.Now()})
+	out, ok := req.answer(step)
+	if !ok {
+		out = answer{say: "There is no tool for that."}
+	}
+	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), Tools: req.names, Tool: out.tool, At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
 	}
@@ -159,10 +169,6 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		writeJSON(w, status, doc)
 		return
-	}
-	out, ok := req.answer(step)
-	if !ok {
-		out = answer{say: "There is no tool for that."}
 	}
 	speak.write(w, out, req.stream)
 }

@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -46,9 +47,15 @@ func (responses) read(body []byte) (r request, err error) {
 		}
 	}
 	for _, t := range doc.Tools {
-		if t.Type == "function" {
+		switch t.Type {
+		case "function":
 			r.tools = append(r.tools, t.Parameters.tool(t.Name))
+		case "custom":
+			r.tools = append(r.tools, tool{name: t.Name, free: true})
+		case "tool_search":
+			r.search = true
 		}
+		r.names = append(r.names, cmp.Or(t.Name, t.Type))
 	}
 	return r, nil
 }
@@ -62,6 +69,13 @@ func (responses) write(w http.ResponseWriter, a answer, stream bool) {
 		out = object{
 			"type": "function_call", "id": "fc_" + newID(), "call_id": "call_" + newID(), "name": a.tool, "arguments": a.arguments(),
 			"status": "completed",
+		}
+		if a.namespace != "" {
+			out["namespace"] = a.namespace
+		}
+		if a.free != "" {
+			out["type"], out["input"] = "custom_tool_call", a.free
+			delete(out, "arguments")
 		}
 	}
 	id := "resp_" + newID()

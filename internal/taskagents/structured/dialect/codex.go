@@ -120,15 +120,14 @@ func (c *codex) Interrupt([]*Question) Step {
 }
 
 func (c *codex) Answer(q *Question, option int, _ string) Step {
-	o := q.Options[option]
-	if len(q.Form) > 0 { // it is not answered
-		return sent(c.result(q.id, object{"answers": object{}}))
-	}
-	return sent(c.result(q.id, object{"decision": o.answer}))
+	return sent(c.result(q.id, q.Options[option].answer))
 }
 
 // Fill implements Dialect.
 func (c *codex) Fill(q *Question, values map[string][]string) Step {
+	if q.fields != nil {
+		return sent(c.result(q.id, object{"action": "accept", "content": q.content(values)}))
+	}
 	answers := make(object, len(q.Form))
 	for _, one := range q.Form {
 		answers[one.ID] = object{"answers": values[one.ID]}
@@ -155,6 +154,7 @@ type codexParams struct {
 	WillRetry bool             `json:"willRetry"`
 	Error     *codexError      `json:"error"`
 	Available []jsonx.Raw      `json:"availableDecisions"`
+	Granted   jsonx.Raw        `json:"permissions"` // that it requests
 	Questions []codexQuestion  `json:"questions"`
 	Turn      *codexTurn       `json:"turn"`
 	Item      *codexItem       `json:"item"`
@@ -264,25 +264,26 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 		if !q.ask(codexForm(p.Questions)) {
 			return sent(c.failure(id, jsonrpc.CodeInvalidParams, "ask one to eight different questions, with texts and options that are short")), nil
 		}
+		q.Options[len(q.Options)-1].answer = jsonx.Raw(`{"answers":{}}`)
 		return told(Told{Kind: Asked, Question: q}), nil
-	case "item/permissions/requestApproval", "mcpServer/elicitation/request": // cannot be shown to the user
-		s := c.unsupported(id, method)
-		s.tell(Told{Kind: Denied, Tool: method, Call: q.Call, Input: []byte("{}")})
-		return s, nil
+	case "item/permissions/requestApproval":
+		return c.wider(q, &p), nil
+	case "mcpServer/elicitation/request":
+		return c.elicited(q, params), nil
 	default:
 		return c.unsupported(id, method), nil
 	}
 	q.Prompt, q.Reason = text.ShortenBytes(q.Prompt, maxPrompt), text.ShortenBytes(p.Reason, maxPrompt)
-	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`"accept"`)}}
+	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`{"decision":"accept"}`)}}
 	if slices.ContainsFunc(p.Available, func(d jsonx.Raw) bool { return string(d) == `"acceptForSession"` }) {
 		q.Options = append(q.Options, Option{
 			Label: "Always allow in this session", Kind: "allow_always",
-			answer: jsonx.Raw(`"acceptForSession"`),
+			answer: jsonx.Raw(`{"decision":"acceptForSession"}`),
 		})
 	}
 	q.Options = append(q.Options,
-		Option{Label: "Deny", Kind: "reject_once", answer: jsonx.Raw(`"decline"`)},
-		Option{Label: "Stop the turn", Kind: "reject_always", answer: jsonx.Raw(`"cancel"`)})
+		Option{Label: "Deny", Kind: "reject_once", answer: jsonx.Raw(`{"decision":"decline"}`)},
+		Option{Label: "Stop the turn", Kind: "reject_always", answer: jsonx.Raw(`{"decision":"cancel"}`)})
 	return told(Told{Kind: Asked, Question: q}), nil
 }
 

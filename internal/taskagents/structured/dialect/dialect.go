@@ -108,8 +108,9 @@ type Question struct {
 	Options []Option
 	Form    []detect.Question // of a question to the user
 
-	raw jsonx.Raw // the tool's input as received
-	id  jsonx.Raw // of the request
+	raw    jsonx.Raw // the tool's input as received
+	id     jsonx.Raw // of the request
+	fields map[string]field
 }
 
 // Option is one possible answer.
