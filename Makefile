@@ -79,13 +79,14 @@ interop-deps:
 # steps share what was compiled then.
 # The race detector leaves out what starts other programs or reads all sources, and does little
 # itself, the SQLite that was translated from C, and tests named AtScale: it makes them several times
-# slower. It would also make each test binary sleep for a second at its end.
+# slower. It would also make each test binary sleep for a second at its end. One package more than
+# there are processors runs at a time, because many wait for programs.
 PLAIN := ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
 test: export GORACE := atexit_sleep_ms=0
 test: deps console lint interop-deps agents-deps
-	CGO_ENABLED=1 $(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
+	CGO_ENABLED=1 $(GO) test $(RACE) -p $$(( $$(nproc) + 1 )) -timeout 30m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -count=1 -timeout 20m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run AtScale ./internal/serve/mcpserve ./internal/core/catalog/compile ./internal/server
