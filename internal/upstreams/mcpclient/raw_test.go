@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
@@ -142,7 +145,12 @@ func playRaw(role string) {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
 			if role == "stubborn" {
-				select {}
+				asked := make(chan os.Signal, 1)
+				signal.Notify(asked, syscall.SIGTERM)
+				_ = os.WriteFile("waiting", []byte(strconv.Itoa(os.Getpid())), 0o600)
+				<-asked
+				_ = os.WriteFile("asked", nil, 0o600)
+				<-asked // for ever
 			}
 			return
 		}

@@ -5,7 +5,9 @@ package mcpclient_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,11 +193,22 @@ func TestAProgramThatDoesNotWantToEnd(t *testing.T) {
 		t.Skip("waits for the grace times")
 	}
 	g := &rig{}
-	newClient(t, g, program(t, "stubborn"))
+	cfg := program(t, "stubborn")
+	newClient(t, g, cfg)
 	g.connect(t)
-	began := time.Now()
 	g.Close()
-	if d := time.Since(began); d < time.Second || d > 15*time.Second {
-		t.Errorf("closing took %s; want d at least time.Second, d at most 15 * time.Second", d)
+	id, err := os.ReadFile(filepath.Join(cfg.Dir, "waiting"))
+	if err != nil {
+		t.Fatalf("after its input ended: got %v, want a program that waits", err)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "asked")); err != nil {
+		t.Errorf("after SIGTERM: got %v, want a program that was asked to end, and did not", err)
+	}
+	pid, err := strconv.Atoi(string(id))
+	if err != nil {
+		t.Fatalf("its process id: got %v, want a number", err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("signal 0 to the program after Close: got %v, want no such process", err)
 	}
 }
