@@ -130,9 +130,21 @@ func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpw
 		if out, ok := urlFirst(c, e, err); ok {
 			return out
 		}
-		return s.failed(ctx, p, e, reply, err)
+		return s.failed(ctx, p, e, reply, s.forbidden(c, p.Name, inv.Target, err))
 	}
 	return s.succeeded(ctx, c, p, e, reply)
+}
+
+// forbidden returns err, or, if a rule hides a tool that was listed to the caller before, an error that a
+// model can act on. It may not mistake that for a wrong name, and look for another way.
+func (s *Surface) forbidden(c caller, name string, target capability.Target, err error) error {
+	failure := capability.AsError(err)
+	if failure.Code != capability.CodeUnknownCapability || failure.Reason != "" || failure.Target != target.String() ||
+		!s.leases.Shown(c.lease(), name) {
+		return err
+	}
+	return capability.Errorf(capability.CodeUnknownCapability, "mcp", "a rule of this server forbids %q, which was permitted before", name).
+		With(capability.ReasonRetracted, "do not repeat the call: do something else, or ask the user, who can permit it")
 }
 
 // target returns the target that a tool's name has for the caller, and the arguments

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
@@ -68,6 +69,30 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	got := st.calls(before, "create_branch", `{}`)
 	if !strings.Contains(got, "capability_retracted") || strings.Contains(got, "ext:mcp:neon") {
 		t.Errorf(`a name whose tool is gone: %s; want got with "capability_retracted", got without "ext:mcp:neon"`, got)
+	}
+}
+
+// TestAToolForbiddenLaterIsNotAWrongName requires that a session which was shown a tool learns that a rule
+// forbids it now, and that another one learns nothing of it.
+func TestAToolForbiddenLaterIsNotAWrongName(t *testing.T) {
+	st := newStack(t, stackOptions{})
+	st.server("files", "move_file", "read_file")
+	shown, other := st.open(st.agent, mcpwire.Version20250618), st.open(st.agent, mcpwire.Version20250618)
+	if list := st.listed(shown); !strings.Contains(list, `"name":"move_file"`) {
+		t.Fatalf("tools/list = %s, want move_file", list)
+	}
+	ok(t, st.policy.SetRules([]policy.Document{{Name: "r.cedar", Text: []byte(policy.DefaultRules() +
+		`@id("no-move") forbid (principal, action, resource == Capability::"mcp.files/read0#ext.mcp.files.read0@files");`)}}))
+	st.surface.CatalogChanged()
+	if list := st.listed(shown); strings.Contains(list, "move_file") {
+		t.Errorf("tools/list under the rule: got move_file in it, want it hidden")
+	}
+	const want = `a rule of this server forbids \"move_file\", which was permitted before`
+	if got := st.calls(shown, "move_file", `{}`); !strings.Contains(got, want) || !strings.Contains(got, `"isError":true`) {
+		t.Errorf("a call of the session that was shown it: got %s, want a result with %q", got, want)
+	}
+	if got := st.calls(other, "move_file", `{}`); !strings.Contains(got, "unknown tool") {
+		t.Errorf("a call of a session that was not: got %s, want unknown tool", got)
 	}
 }
 

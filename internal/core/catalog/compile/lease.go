@@ -167,6 +167,12 @@ func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
 	return t, ok
 }
 
+// Shown reports whether the lease of key has a name, because a list had it.
+func (l *Leases) Shown(key LeaseKey, name string) bool {
+	_, ok := l.leased(key, name)
+	return ok
+}
+
 // Resolved is the meaning of a name for a caller.
 type Resolved struct {
 	Canonical  capability.Action
