@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
@@ -29,11 +33,7 @@ func (a *app) grantsCommand() *cobra.Command {
 		RunE: shows(a, "/api/v1/grants", func(out struct{ Grants []policy.Grant }) error {
 			var rows [][]string
 			for _, g := range out.Grants {
-				what := g.Action
-				if g.Capability != "" {
-					what = string(g.Capability)
-				}
-				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, toolName(what), g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
+				rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, subject(g), g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
 			}
 			return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "+SCOPE", "EXPIRES", "USES"}, rows,
 				"there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
@@ -72,9 +72,46 @@ func (a *app) grantsCommand() *cobra.Command {
 	f.StringVar(&req.Effect, "effect", "", "`EFFECT` admin: it is meant for an action that administers, such as device.skill.install")
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a grant at once", Args: cobra.ExactArgs(1),
+		Long: `Revokes a grant: the next call of its tool is decided by the rules alone. If one
+grant only is about a tool, as after the answer "always", ID may be that tool, such as
+files/write_file.`,
+		Example: "  junctor grants revoke files/write_file",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(args[0]), nil, a.done("revoked %s\n", args[0]))
+			id, err := a.grantOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(id), nil, a.done("revoked %s\n", id))
 		},
 	}
 	return a.group("grants", "Manage grants: what is permitted without asking again", list, create, revoke)
+}
+
+// subject returns what a grant permits, as people name it.
+func subject(g policy.Grant) string { return toolName(cmp.Or(string(g.Capability), g.Action)) }
+
+// grantOf returns the id of the one grant in force whose subject is name, or name if none is, because it
+// is an id then.
+func (a *app) grantOf(ctx context.Context, name string) (string, error) {
+	if !strings.ContainsAny(name, "/.") {
+		return name, nil
+	}
+	var out struct{ Grants []policy.Grant }
+	if err := a.do(ctx, http.MethodGet, "/api/v1/grants", nil, &out); err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, g := range out.Grants {
+		if g.State == "active" && subject(g) == toolName(name) {
+			ids = append(ids, g.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return name, nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", capability.Errorf(capability.CodeInvalidInput, "grants.revoke", "%d grants are about %s", len(ids), name).
+		With("", "revoke one of: "+strings.Join(ids, ", "))
 }

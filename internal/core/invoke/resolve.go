@@ -36,7 +36,7 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 
 // Find returns the entries that a name means, visible or not, in whichever form it is given: the
 // SERVER/TOOL of rules and of everything that people read, a canonical or minted action,
-// module:kind:name, a capability's id, or the name that agents are shown.
+// module:kind:name, a capability's id, or the name that agents are shown or that their users see of it.
 func Find(agent *compile.Agent, name string) []*catalog.Entry {
 	target, err := capability.ParseTarget(name)
 	if err != nil {
@@ -46,7 +46,12 @@ func Find(agent *compile.Agent, name string) []*catalog.Entry {
 	if found := snap.Resolve(target); len(found) > 0 || target.Action == "" {
 		return found
 	}
-	return snap.Action(otherName(agent, name))
+	if found := snap.Action(otherName(agent, name)); len(found) > 0 || !strings.HasPrefix(name, "mcp__") {
+		return found
+	}
+	// Claude Code shows tools as mcp__SERVER__TOOL, where the server is junctor.
+	_, tool, _ := strings.Cut(strings.TrimPrefix(name, "mcp__"), "__")
+	return snap.Action(otherName(agent, tool))
 }
 
 // otherName returns the action of a name that is not one itself: the SERVER/TOOL of rules, or the name

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -35,37 +36,55 @@ type Grant struct {
 	Effect      capability.Effect `json:"effect,omitempty"`
 }
 
-// useGrant returns the id of a grant that covers the call, counts the use and records it. Session
-// scope takes precedence over user and global, and a named action over "*". It accesses the
-// store only for a grant with a maximum number of uses.
+// useGrant returns the id of a grant that covers the call, counts the use and records it. It accesses
+// the store only for a grant with a maximum number of uses.
 func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
-	live := *p.grants.Load()
-	for _, scope := range []string{"session", "user", "global"} {
-		for _, exact := range []bool{true, false} {
-			for i := range live {
-				g := &live[i]
-				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) ||
-					p.ownGrant(g, a) || !p.reaches(g, a, now) || a.Fresh && (a.Approval == "" || g.Approval != a.Approval) {
-					continue
-				}
-				if g.MaxUses > 0 {
-					ok, err := p.store.UseGrant(ctx, g.ID, now)
-					if err != nil {
-						return "", false, err
-					}
-					if !ok {
+	for g := range p.fitting(a, now) {
+		if g.MaxUses > 0 {
+			ok, err := p.store.UseGrant(ctx, g.ID, now)
+			if err != nil {
+				return "", false, err
+			}
+			if !ok {
+				continue
+			}
+		} else {
+			p.uses.count(g.ID)
+		}
+		p.recordUse(ctx, a, g.ID)
+		return g.ID, true, nil
+	}
+	return "", false, nil
+}
+
+// fitting yields the grants that cover the call. Session scope takes precedence over user and global, and
+// a named action over "*".
+func (p *Policy) fitting(a Asked, now time.Time) iter.Seq[*Grant] {
+	return func(yield func(*Grant) bool) {
+		live := *p.grants.Load()
+		for _, scope := range []string{"session", "user", "global"} {
+			for _, exact := range []bool{true, false} {
+				for i := range live {
+					g := &live[i]
+					if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) ||
+						p.ownGrant(g, a) || !p.reaches(g, a, now) || a.Fresh && (a.Approval == "" || g.Approval != a.Approval) {
 						continue
 					}
+					if !yield(g) {
+						return
+					}
 				}
-				if g.MaxUses == 0 {
-					p.uses.count(g.ID)
-				}
-				p.recordUse(ctx, a, g.ID)
-				return g.ID, true, nil
 			}
 		}
 	}
-	return "", false, nil
+}
+
+// StandingGrant returns the grant by which the call would need no approval, without using it.
+func (p *Policy) StandingGrant(a Asked) (Grant, bool) {
+	for g := range p.fitting(a, p.now()) {
+		return *g, true
+	}
+	return Grant{}, false
 }
 
 // ownGrant reports whether the grant was made by a principal that may not approve the call: the

@@ -1,8 +1,10 @@
 package restserve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -327,6 +329,21 @@ func (s *Surface) rule(who capability.Principal, e *catalog.Entry) ruling {
 		out.Decision, out.Because = "ask", "the tool declares that it is destructive"
 	default:
 		out.Decision = "allow"
+	}
+	if out.Decision != "ask" {
+		return out
+	}
+	channel := cmp.Or(v.Consent, policy.ChannelOperator)
+	if g, ok := s.Policy.StandingGrant(policy.Asked{Principal: who, Entry: e, Channel: channel, Exact: v.Consent == ""}); ok {
+		until := "until it is revoked"
+		if !g.Expires.IsZero() {
+			until = "until " + g.Expires.UTC().Format(time.RFC3339)
+		}
+		if g.ContentHash != "" {
+			until += " or its provider changes"
+		}
+		out.Decision = "allow"
+		out.Because = fmt.Sprintf("the grant %s of %s permits it with any input, %s", g.ID, g.GrantedBy, until)
 	}
 	return out
 }
