@@ -73,6 +73,15 @@ func (b *build) openCode() error {
 	if b.Structured && b.serves() {
 		config["plugin"] = []string{"file://" + b.private(quietPlugin, "quiet.js")}
 		config["experimental"] = object{"continue_loop_on_deny": true}
+		// It asks about each command, so that the preset refuses those that write outside, as it permits
+		// the redirections of a command that it allows.
+		permissions := openCodePermissions(b.Preset)
+		for _, t := range toolsWith(OpenCode, b.Preset, Auto) {
+			if CategoryOf(OpenCode, t) == ShellUse {
+				permissions[t] = "ask"
+			}
+		}
+		config["permission"] = permissions
 		b.env[serverPassword] = b.Password
 		// With a plugin it waits for the installation of its package for plugins, offline for 70 s.
 		b.env["npm_config_fetch_retries"], b.env["npm_config_fetch_timeout"] = "0", "10000"
