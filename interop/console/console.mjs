@@ -30,7 +30,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -82,6 +82,26 @@ await page.keyboard.press("Enter");
 await page.locator("dialog[open]").waitFor({ state: "detached" }); // it has the same words
 await page.getByText("(always)").waitFor();
 seen.notes.approved = true;
+
+// A call is found by its id, and why it went to its provider, by keyboard only.
+const read = await (
+  await fetch(`${url}/api/v1/invocations`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${agentToken}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ target: "fs.readText", input: { path: "plan.md" } }),
+  })
+).json();
+await page.keyboard.press("Control+k");
+await page.keyboard.type(read.invocation.id);
+await page.keyboard.press("Enter");
+await page.getByRole("heading", { name: "called: fs.readText" }).waitFor();
+await page.getByRole("link", { name: "Why this provider" }).waitFor();
+await page.keyboard.press("w");
+await page.getByRole("heading", { name: "Why fs.readText" }).waitFor();
+await page.getByRole("list", { name: "Steps of the choice" }).waitFor();
+seen.notes.why = await page.locator(".c-funnel .tag.ok").textContent();
+await page.getByRole("button", { name: "Choose again now" }).press("Enter");
+seen.notes.replayed = await page.locator("main .note[role=status]").textContent();
 
 // The work of a task in a checkout is shown, merged and removed; a paused task asks and is answered.
 await page.goto(`${base}/console/tasks/${finished}`);

@@ -144,7 +144,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
-			Credential, Planned                                                string
+			Credential, Planned, Why, Replayed                                 string
 			Imported                                                           bool
 			Managed, Fixed                                                     string
 			Change                                                             []string
@@ -199,6 +199,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if n.Why != "chosen" || !strings.HasPrefix(n.Replayed, "Now the same") {
+		t.Errorf("the explanation of a call ends with %q, and chosen again: %q; want chosen, and the same provider", n.Why, n.Replayed)
 	}
 	if n.Managed != "managed by config.d/team.yaml" || n.Fixed != "Restart; config.d/team.yaml; change it there" {
 		t.Errorf("the page of a declared server has %q and %q, want its file, and only a button that restarts it", n.Managed, n.Fixed)

@@ -16,6 +16,7 @@ import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access } from "./pages/access";
+import { ExplanationPage, WhyPage } from "./pages/explain";
 import { Chat } from "./pages/chat";
 import { NodePage, Nodes } from "./pages/nodes";
 import { System } from "./pages/system";
@@ -61,7 +62,10 @@ function Page() {
     case "chat":
       return <Chat session={second} key={second} />;
     case "catalog":
+      if (third === "why") return <WhyPage action={second} key={here.value} />;
       return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
+    case "explain":
+      return <ExplanationPage id={second} />;
     case "connect":
       return <Connect />;
     case "providers":
@@ -93,10 +97,31 @@ function Page() {
   );
 }
 
+function changeTheme(): void {
+  const next = theme() === "dark" ? "light" : "dark";
+  localStorage.setItem("junctor.theme", next);
+  applyTheme(next);
+}
+
+function signOut(): void {
+  void call("DELETE", "/console/session").finally(() => {
+    keep("");
+    share();
+    void signedOut().catch(() => {}); // the browser may have lost the subscription
+  });
+}
+
+// commands are in the palette too, because the narrow page has no room for their buttons.
+const commands = [
+  { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },
+  { label: "Sign out", kind: "command", path: "-", do: signOut },
+];
+
 /** Where an id leads. */
 function jump(text: string): string | null {
   if (/^(apr|cnf)_/.test(text)) return `/approvals/${text}`;
   if (/^run_/.test(text)) return `/audit/${text}`;
+  if (/^exp_/.test(text)) return `/explain/${text}`;
   if (/^thr_/.test(text)) return `/tasks/${text}`;
   if (/^\d+$/.test(text)) return `/audit/${text}`;
   return null;
@@ -110,14 +135,16 @@ function Palette(p: { close: () => void }) {
   const q = text.value.trim().toLowerCase();
   const tools = useLoad<{ tools: any[] }>(q.length > 1 ? `/api/v1/tools?limit=40&q=${encodeURIComponent(q)}` : null, /^$/, 600000);
   const id = jump(text.value.trim());
-  const items: { label: string; kind: string; path: string }[] = [];
+  const items: { label: string; kind: string; path: string; do?: () => void }[] = [];
   if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
   for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
+  for (const c of commands) if (c.label.toLowerCase().includes(q)) items.push(c);
   if (q) for (const t of tools.data?.tools ?? []) {
     items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
   }
   const open = (i: number) => {
-    if (items[i]) go(items[i].path);
+    if (items[i]?.do) items[i].do();
+    else if (items[i]) go(items[i].path);
     p.close();
   };
   return (
@@ -224,6 +251,7 @@ function Shell(p: { who: string }) {
   const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current?.path]);
   useEffect(() => {
     document.title = `${waiting ? `(${waiting}) ` : ""}${current?.name ?? "junctor"} · junctor`;
   }, [waiting, current?.name]);
@@ -237,7 +265,9 @@ function Shell(p: { who: string }) {
       }
       const t = e.target as HTMLElement;
       if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || document.querySelector("dialog[open]")) return;
-      if (e.key === "g") {
+      if (e.key === "w" && Date.now() - g >= 1000) {
+        document.querySelector<HTMLAnchorElement>("main a[data-why]")?.click();
+      } else if (e.key === "g") {
         g = Date.now();
       } else if (Date.now() - g < 1000) {
         const page = pages.find((x) => x.key === e.key);
@@ -270,11 +300,7 @@ function Shell(p: { who: string }) {
         <button
           type="button"
           class="plain opt"
-          onClick={() => {
-            const next = theme() === "dark" ? "light" : "dark";
-            localStorage.setItem("junctor.theme", next);
-            applyTheme(next);
-          }}
+          onClick={changeTheme}
         >
           Theme
         </button>
@@ -282,13 +308,7 @@ function Shell(p: { who: string }) {
         <button
           type="button"
           class="plain opt"
-          onClick={() =>
-            void call("DELETE", "/console/session").finally(() => {
-              keep("");
-              share();
-              void signedOut().catch(() => {}); // the browser may have lost the subscription
-            })
-          }
+          onClick={signOut}
         >
           Sign out
         </button>

@@ -6,6 +6,7 @@ import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, use
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
+import { type Explained, Funnel } from "./explain";
 
 interface Tool {
   name: string;
@@ -124,7 +125,7 @@ export function Catalog() {
 export function CatalogEntry(p: { action: string }) {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const as = query.get("as");
-  const why = useLoad<any>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
+  const why = useLoad<Explained>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
   const words = p.action.split(/[./]/).pop() ?? "";
   const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as ? `&as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
   const entry = useSignal<any>(null);
@@ -155,21 +156,13 @@ export function CatalogEntry(p: { action: string }) {
       <Title sub={visible(entry.value?.description ?? "")}>{visible(p.action)}</Title>
       <div class="two">
         <div>
-          <h2>Why this provider</h2>
-          <Show of={why}>
-            {(w) => (
-              <ol class="list steps">
-                {String(w.text ?? "")
-                  .split("\n")
-                  .filter((l) => /^\s+\d/.test(l))
-                  .map((line, i) => (
-                    <li class="row" key={i}>
-                      {visible(line.trim().replace(/^\d+\s+/, ""))}
-                    </li>
-                  ))}
-              </ol>
-            )}
-          </Show>
+          <h2>
+            Why this provider{" "}
+            <a class="n" data-why href={href(`/catalog/${encodeURIComponent(p.action)}/why`)}>
+              with another context <kbd>w</kbd>
+            </a>
+          </h2>
+          <Show of={why}>{(w) => <Funnel of={w} />}</Show>
           <h2>Try it</h2>
           <label class="field">
             Input as JSON
