@@ -106,7 +106,27 @@ func (s *Service) ask(r *http.Request, who capability.Principal, method, target 
 	return out
 }
 
-// newFrame answers with the address of a frame for one view.
+// contributed is what a module offers to a front end: a view, a widget or a navigation tab.
+type contributed struct {
+	ID         string `json:"id"`
+	Module     string `json:"module"`
+	Endpoint   string `json:"endpoint"`
+	BundlePath string `json:"bundlePath"`
+	BundleURL  string `json:"bundleUrl"`
+	Export     string `json:"componentExport"`
+}
+
+// contributed lists what a person may see of one kind (views, widgets, nav) and module.
+func (s *Service) contributed(r *http.Request, who capability.Principal, kind, module string) ([]contributed, error) {
+	got := s.ask(r, who, http.MethodGet, "/api/v1/"+kind, nil)
+	var listed map[string][]contributed
+	if got.code != http.StatusOK || json.Unmarshal(got.body.Bytes(), &listed) != nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "console.frame", "the %s cannot be listed", kind)
+	}
+	return slices.DeleteFunc(listed[kind], func(c contributed) bool { return c.Module != module }), nil
+}
+
+// newFrame answers with the address of a frame for one view, widget or navigation tab.
 func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	one, t, err := s.session(r)
 	if err != nil {
@@ -115,25 +135,38 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
 		Module string `json:"module"`
 		View   string `json:"view"`
+		Widget string `json:"widget"` // instead of view
+		Tab    string `json:"tab"`    // instead of view, of the navigation
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	var listed struct {
-		Views []map[string]any `json:"views"`
+	list, id := "views", req.View
+	switch {
+	case req.Widget != "":
+		list, id = "widgets", req.Widget
+	case req.Tab != "":
+		list, id = "nav", req.Tab
 	}
-	got := s.ask(r, t.Principal(), http.MethodGet, "/api/v1/views", nil)
-	if err := json.Unmarshal(got.body.Bytes(), &listed); err != nil || got.code != http.StatusOK {
-		return capability.Errorf(capability.CodeUnavailable, "console.frame", "the views cannot be listed")
+	views, err := s.contributed(r, t.Principal(), "views", req.Module)
+	if err != nil {
+		return err
 	}
-	i := slices.IndexFunc(listed.Views, func(v map[string]any) bool { return v["module"] == req.Module && v["id"] == req.View })
-	if i < 0 || listed.Views[i]["bundleUrl"] == nil {
-		return capability.Errorf(capability.CodeNotFound, "console.frame", "module %s has no view %s that can be shown", req.Module, req.View)
+	shown, err := s.contributed(r, t.Principal(), list, req.Module)
+	if err != nil {
+		return err
 	}
-	member := func(name string) string { v, _ := listed.Views[i][name].(string); return v }
+	i := slices.IndexFunc(shown, func(v contributed) bool { return v.ID == id })
+	j := slices.IndexFunc(views, func(v contributed) bool { return v.BundleURL != "" && v.ID == id })
+	if j < 0 && list != "views" { // shown with the module's first bundle
+		j = slices.IndexFunc(views, func(v contributed) bool { return v.BundleURL != "" })
+	}
+	if i < 0 || j < 0 {
+		return capability.Errorf(capability.CodeNotFound, "console.frame", "module %s has nothing named %s that can be shown", req.Module, id)
+	}
 	value := s.frames.add(&frame{
-		session: one, endpoint: member("endpoint"), module: req.Module, bundle: member("bundlePath"),
-		export: member("componentExport"), id: req.View,
+		session: one, endpoint: views[j].Endpoint, module: req.Module, bundle: views[j].BundlePath,
+		export: shown[i].Export, id: id,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})

@@ -3,9 +3,13 @@ package server_test
 import (
 	"encoding/json"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -495,5 +499,42 @@ func (n *node) needsCode(t *testing.T, path, body string) {
 	status := n.signIn(t).send(http.MethodPost, path, body, &f)
 	if status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 		t.Errorf("%s from a browser: status %d, %+v, want 403, console_code_required", path, status, f)
+	}
+}
+
+// The page has the routes of the API, and few of its own: signing in, and tickets for frames and terminals.
+func TestThePageCallsRoutesOfTheServerOnly(t *testing.T) {
+	own := regexp.MustCompile(`^/console/(|session|login|tickets|frames|frames/x/call|apps|assets/\S+|push\.js)$`)
+	literal := regexp.MustCompile("[`\"](/(?:api|console)/[^`\"]*)[`\"]")
+	value := regexp.MustCompile(`\$\{[^}]*\}+`)
+	called := map[string]bool{}
+	err := filepath.WalkDir("../console/web/src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range literal.FindAllSubmatch(source, -1) {
+			at, _, _ := strings.Cut(value.ReplaceAllString(string(m[1]), "x"), "?")
+			called[at] = true
+		}
+		return err
+	})
+	if err != nil || len(called) < 40 {
+		t.Fatalf("reading the sources of the page: got %d routes, %v, want 40 at least", len(called), err)
+	}
+	n := serve(t, t.TempDir())
+	for at := range called {
+		if strings.HasPrefix(at, "/console/") && !own.MatchString(at) {
+			t.Errorf("the page has the route %s of its own, want none but %s", at, own)
+		}
+		resp, err := http.Get(n.url + at)
+		if err != nil {
+			t.Fatalf("GET %s: %v", at, err)
+		}
+		_ = resp.Body.Close()
+		// Without a token a route refuses, and one that does not exist is not found.
+		if resp.StatusCode == http.StatusNotFound && !strings.HasPrefix(at, "/console/assets/") {
+			t.Errorf("the page calls %s: got status %d, want a route of the server", at, resp.StatusCode)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // Pages of tools (MCP Apps) are tried with a published server, and with one that wants more.
@@ -19,7 +21,14 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	url, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	model, err := fakemodel.Start(fakemodel.Script{"PLAY-CLOCK": {
+		{Call: &fakemodel.Call{Names: []string{"clock__get-time"}, Args: map[string]any{}}}, {Say: "It is that time."},
+	}})
+	if err != nil {
+		t.Fatalf("starting a model: %v", err)
+	}
+	t.Cleanup(model.Close)
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0", "JUNCTOR_MODEL_URL="+model.URL()+"/v1", "JUNCTOR_MODEL_NAME=m", "JUNCTOR_APPROVALS_WAIT=0s")
 	admin := dial(t, url, home, "admin")
 	interop, err := filepath.Abs("..")
 	if err != nil {
@@ -52,7 +61,9 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	}
 	var seen struct {
 		Called, Confirmed, Asks, Allowed, URL string
-		Again                                 bool
+		Decided, Done                         string
+		Again, Paged                          bool
+		Axe, Texts                            []string
 		Pages                                 int
 		Hostile                               struct {
 			Input           struct{ Text string }
@@ -80,6 +91,13 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	}
 	if host := "connect to https://declared.example"; seen.Asks != "It asks to "+host || !strings.Contains(seen.Allowed, host) {
 		t.Errorf("it asks %q, confirmed %q; want the one host that it may declare", seen.Asks, seen.Allowed)
+	}
+	if !strings.Contains(seen.Decided, "clock/get-time was approved") || seen.Done != "get-time" || !seen.Paged || len(seen.Axe) > 0 {
+		t.Errorf("the chat shows the decision %q, the call %q, its page: %v, findings %q; want clock/get-time approved, get-time with its page, and none",
+			seen.Decided, seen.Done, seen.Paged, seen.Axe)
+	}
+	if len(seen.Texts) > 0 {
+		t.Errorf("the description of a tool is more than text on %q, want on no page", seen.Texts)
 	}
 	if seen.Pages != 1 || !strings.Contains(seen.URL, "/console/catalog/") {
 		t.Errorf("then %d pages at %s, want one at the tool", seen.Pages, seen.URL)

@@ -30,7 +30,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage", "/kit"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -72,6 +72,7 @@ await page.getByRole("button", { name: "Compare with the file as it is now" }).c
 await page.locator(".diff .del").waitFor();
 seen.notes.change = [await page.locator(".diff .del").allTextContents(), (await page.locator(".diff .add").allTextContents()).map((l) => l.slice(0, 12))].flat();
 seen.notes.input = await page.locator("pre:not(.diff)").first().textContent();
+seen.notes.digest = await page.locator("dt", { hasText: "Digest of the input" }).locator("+ dd").textContent();
 seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
 await page.keyboard.press("Shift+A");
 await page.getByText("from now on without asking").waitFor();
@@ -179,15 +180,33 @@ seen.notes.asked = call.status;
 await page.locator("nav a[aria-current=page] .n.wait").waitFor();
 seen.notes.badge = true;
 
-// The server is killed and started again: the page says so, keeps what it showed, and goes on.
-for (const path of ["/", "/approvals", "/audit"]) {
-  await page.goto(`${base}/console${path}`);
-  await page.locator("main h1").first().waitFor();
-  await ask(`kill ${path}`);
-  await page.getByText("The server does not answer").first().waitFor();
-  await ask(`start ${path}`);
-  await page.getByText("The server does not answer").first().waitFor({ state: "detached" });
-  await page.locator("nav .n.wait").first().waitFor();
+// The server is killed while every page is open, and started again: each keeps what it showed, and goes on by itself.
+const tabs = [];
+for (const path of ["/", "/approvals", "/tasks", "/chat", "/catalog", "/connect", "/providers", "/nodes", "/views", "/audit", "/access", "/system"]) {
+  const tab = await context.newPage();
+  watch(tab);
+  await tab.goto(`${base}/console${path}`);
+  await tab.locator("main h1").first().waitFor();
+  await tab.waitForFunction(() => !document.querySelector("main").textContent.includes("Loading…"));
+  await tab.locator("nav .n.wait").first().waitFor();
+  tabs.push({ tab, path, heading: await tab.locator("main h1").first().textContent(), rows: await tab.locator("main .row").count(), waits: await tab.locator("nav .n.wait").allTextContents() });
+}
+const gone = (tab) => tab.getByText("The server does not answer. What you see");
+await ask("kill");
+for (const { tab, path, rows } of tabs) {
+  await gone(tab).waitFor();
+  if ((await tab.locator("main .row").count()) < rows) seen.notes.lost = `${path} while the server is away`;
+}
+await ask("start");
+const began = Date.now();
+for (const { tab, path, heading, rows, waits } of tabs) {
+  await gone(tab).waitFor({ state: "detached" });
+  seen.notes.back ??= Date.now() - began;
+  await tab.locator("nav .n.wait").first().waitFor();
+  const now = [await tab.locator("main h1").first().textContent(), String(await tab.locator("nav .n.wait").allTextContents())];
+  if (now[0] !== heading || now[1] !== String(waits)) seen.notes.lost = `${path} after the restart: ${now}, before ${heading},${waits}`;
+  if (path === "/catalog" || path === "/approvals") await tab.waitForFunction((n) => document.querySelectorAll("main .row").length === n, rows);
+  await tab.close();
 }
 seen.notes.survived = true;
 

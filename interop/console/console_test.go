@@ -147,8 +147,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Credential, Planned, Why, Replayed                                 string
 			Imported                                                           bool
 			Managed, Fixed                                                     string
+			Digest, Lost                                                       string
 			Change                                                             []string
-			Asked                                                              int
+			Asked, Back                                                        int
 			Stolen                                                             []int
 		}
 	}
@@ -199,6 +200,15 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if n.Lost != "" || n.Back > 5000 {
+		t.Errorf("after kill -9 the pages lost %q and were live again after %d ms, want nothing, and 5000 ms at most", n.Lost, n.Back)
+	}
+	var asked struct {
+		Digest string `json:"input_digest"`
+	}
+	if err := admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked); err != nil || n.Digest == "" || n.Digest != asked.Digest {
+		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Digest, err)
 	}
 	if n.Why != "chosen" || !strings.HasPrefix(n.Replayed, "Now the same") {
 		t.Errorf("the explanation of a call ends with %q, and chosen again: %q; want chosen, and the same provider", n.Why, n.Replayed)

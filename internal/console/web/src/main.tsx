@@ -1,5 +1,5 @@
 import { useSignal, effect } from "@preact/signals";
-import { render } from "preact";
+import { type ComponentType, h, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
@@ -22,6 +22,7 @@ import { NodePage, Nodes } from "./pages/nodes";
 import { System } from "./pages/system";
 import { TaskPage, Tasks } from "./pages/tasks";
 import { Usage } from "./pages/usage";
+import { tabPath, useContributed } from "./pages/frames";
 import { ViewPage, Views } from "./pages/views";
 
 const pages: { path: string; name: string; group?: string; key?: string }[] = [
@@ -50,6 +51,13 @@ function applyTheme(value: string): void {
 
 applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
+/** A page that few people open; its code is loaded with it. */
+function Later(p: { load: () => Promise<ComponentType> }) {
+  const page = useSignal<ComponentType | null>(null);
+  useEffect(() => void p.load().then((c) => (page.value = c)), []);
+  return page.value ? h(page.value, {}) : <p class="sub">Loading…</p>;
+}
+
 function Page() {
   const [, first = "", second = "", third = ""] = here.value.split("?")[0].split("/").map(decodeURIComponent);
   switch (first) {
@@ -64,6 +72,8 @@ function Page() {
     case "catalog":
       if (third === "why") return <WhyPage action={second} key={here.value} />;
       return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
+    case "kit":
+      return <Later load={() => import("./pages/kit").then((m) => m.Kit)} />;
     case "explain":
       return <ExplanationPage id={second} />;
     case "connect":
@@ -77,7 +87,9 @@ function Page() {
     case "usage":
       return <Usage />;
     case "views":
-      return third ? <ViewPage module={second} id={third} /> : <Views />;
+      return third ? <ViewPage module={second} id={third} kind="view" key={here.value} /> : <Views />;
+    case "tabs":
+      return <ViewPage module={second} id={third} kind="tab" key={here.value} />;
     case "audit":
       return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
     case "access":
@@ -248,6 +260,7 @@ function Live() {
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
   const attention = useLoad<{ approvals: number; total: number }>("/api/v1/attention", /^(approval|confirmation|grant|task|agent|upstream|catalog)\./);
+  const tabs = useContributed("nav");
   const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
@@ -323,6 +336,12 @@ function Shell(p: { who: string }) {
               {x.path === "/approvals" && (attention.data?.approvals ?? 0) > 0 && <span class="n wait">{attention.data?.approvals}</span>}
             </a>
           </>
+        ))}
+        {tabs.length > 0 && <h2>Of endpoints</h2>}
+        {tabs.map((t) => (
+          <a key={tabPath(t)} href={href(tabPath(t))} aria-current={path === tabPath(t) ? "page" : undefined} title={`From ${visible(t.module)}`}>
+            <span class="clip">{visible(t.label || t.id)}</span>
+          </a>
         ))}
       </nav>
       <main id="main">

@@ -9,13 +9,13 @@ export interface Loaded<T> {
   data: T | null;
   error: Failure | null;
   at: number;
-  reload(): void;
+  reload(): Promise<void>;
 }
 
 /** Loads path, again whenever the feed tells an event that topics match, and every few seconds. */
 export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, everyMs = 15000): Loaded<T> {
   const [state, set] = useState<{ path: string | null; data: T | null; error: Failure | null; at: number }>({ path, data: null, error: null, at: 0 });
-  const run = useRef<() => void>(() => {});
+  const run = useRef<() => Promise<void>>(async () => {});
   useEffect(() => {
     if (!path) return;
     let stopped = false;
@@ -75,14 +75,14 @@ export function Show<T>(p: { of: Loaded<T>; children: (data: T) => ComponentChil
     return error ? <Trouble error={error} /> : <p class="sub">Loading…</p>;
   }
   return (
-    <div class={error ? "stale" : undefined}>
+    <>
       {error && (
         <p class="note bad" role="status">
           {error.message} Shown is what was known {ago(at)} ago.
         </p>
       )}
-      {p.children(data)}
-    </div>
+      <div class={error ? "stale" : undefined}>{p.children(data)}</div>
+    </>
   );
 }
 
