@@ -34,7 +34,8 @@ for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tas
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
-  await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
+  if (path === "/kit") await page.getByRole("heading", { name: "Numbers" }).waitFor();
+  else await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
   for (const theme of ["light", "dark"]) {
     await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
     for (const finding of await serious(page)) seen.axe.push(`${path} ${theme}: ${finding}`);

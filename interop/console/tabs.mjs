@@ -75,6 +75,46 @@ await first2.keyboard.press("Enter"); // it waits for a line
 for (const tab of [first2, ...others]) await tab.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("the very end"), null, { timeout: 120_000 });
 seen.screens = await Promise.all([first2, ...others].map((tab) =>
   tab.locator(".xterm-rows > div").evaluateAll((rows) => rows.map((r) => r.textContent.replaceAll("\u00a0", " ").trim()).filter(Boolean).slice(-4).join("|"))));
+
+// Among many tools: the first row, a filter, and scrolling through all that is loaded, as the page measures them.
+const list = await context.newPage();
+seen.largest = 0;
+list.on("response", async (r) => {
+  if (!r.url().includes("/api/v1/tools")) return;
+  const { length } = await r.body().catch(() => ""); // the page may be left meanwhile
+  seen.largest = Math.max(seen.largest, length);
+});
+await list.goto(`${base}/console/system`);
+await list.locator("main h1").waitFor();
+const until = (text) => list.evaluate((want) => new Promise((done) => {
+  const began = performance.now();
+  const look = () => (document.querySelector(".virtual .row")?.textContent.includes(want) ? done(performance.now() - began) : requestAnimationFrame(look));
+  look();
+}), text);
+await list.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Catalog" }).click();
+seen.row = await until("");
+seen.total = Number.parseInt(await list.locator(".bar .n").textContent());
+const answered = list.waitForRequest((r) => r.url().includes("q=TOOL_1999"));
+await list.getByLabel("Search").fill("TOOL_1999");
+await answered;
+seen.filter = await until("TOOL_1999");
+await list.getByLabel("Search").fill("");
+await until("catalog.call");
+for (let n = 0; n < 20 && (await list.getByRole("button", { name: "Show more" }).isVisible()); n++) {
+  const before = await list.locator(".btns .n").textContent();
+  await list.getByRole("button", { name: "Show more" }).click();
+  await list.waitForFunction((b) => document.querySelector(".btns .n")?.textContent !== b, before);
+}
+seen.longest = await list.evaluate(async () => {
+  let longest = 0;
+  new PerformanceObserver((l) => l.getEntries().forEach((e) => (longest = Math.max(longest, e.duration)))).observe({ entryTypes: ["longtask"] });
+  const box = document.querySelector(".virtual");
+  for (let top = 0; top < box.scrollHeight; top += Math.max(400, box.scrollHeight / 200)) {
+    box.scrollTop = top;
+    await new Promise(requestAnimationFrame);
+  }
+  return longest;
+});
 const devtools = await context.newCDPSession(first2);
 await devtools.send("HeapProfiler.collectGarbage");
 seen.heap = (await devtools.send("Runtime.getHeapUsage")).usedSize;

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,12 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // A browser opens at most six connections to a server without TLS, so twelve tabs with a feed each
@@ -43,6 +47,34 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	quiet, loud := threads[0].ID, threads[1].ID
 	if strings.HasPrefix(threads[0].OriginalRequest, "head") {
 		quiet, loud = loud, quiet
+	}
+
+	// An endpoint with many tools: 100,000 with CONSOLE_TOOLS=100000, which takes minutes.
+	tools, _ := strconv.Atoi(os.Getenv("CONSOLE_TOOLS"))
+	tools = max(tools, 2000)
+	var modules []host.Module
+	for m := range tools / 500 {
+		one := host.Module{ID: fmt.Sprintf("many%d", m), Name: fmt.Sprintf("@test/many%d", m)}
+		for i := range 500 {
+			one.Actions = append(one.Actions, host.Action{
+				Name: fmt.Sprintf("TOOL_%d", m*500+i), Description: "One of many tools, with a description of a usual length.",
+				Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) {
+					return host.ActionResult{}, nil
+				},
+			})
+		}
+		modules = append(modules, one)
+	}
+	endpoint, err := host.NewEndpoint(modules...)
+	if err != nil {
+		t.Fatalf("an endpoint with many tools: %v", err)
+	}
+	far := httptest.NewServer(endpoint.Handler(secret.New("")))
+	defer far.Close()
+	if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", map[string]any{
+		"endpoint": map[string]any{"id": "many", "baseUrl": far.URL},
+	}, nil); err != nil {
+		t.Fatalf("connecting the endpoint: %v", err)
 	}
 
 	// The browser reaches the server through this proxy, which counts the feeds.
@@ -89,6 +121,8 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 		Live, Watching, Badges int
 		Echo, Heap             float64
 		HeldBack               bool
+		Row, Filter, Longest   float64 // milliseconds
+		Total, Largest         int
 		Screens                []string
 	}
 	scan := bufio.NewScanner(lines)
@@ -118,6 +152,13 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 		t.Errorf("95 of 100 keys were on the screen after %.0f ms, a key after giving back was held: %v; want 250 ms at most, true", seen.Echo, seen.HeldBack)
 	}
 	t.Logf("the echo of a key took %.0f ms, the heap of a page has %.1f MB", seen.Echo, seen.Heap/1e6)
+	t.Logf("of %d tools: the first row after %.0f ms, a filter after %.0f ms, the longest task while scrolling %.0f ms, the largest answer %d bytes",
+		seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest)
+	// Half a second, 200 ms and 100 ms are what an idle machine needs at most.
+	if seen.Total < tools || seen.Row > 2000 || seen.Filter > 1000 || seen.Longest > 400 || seen.Largest > 1<<20 {
+		t.Errorf("of %d tools: a row after %.0f ms, a filter after %.0f ms, a task of %.0f ms, an answer of %d bytes; want %d tools, and at most "+
+			"2000 ms, 1000 ms, 400 ms and 1 MiB", seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest, tools)
+	}
 	const last = "1999998|1999999|2000000|the very end"
 	if got := strings.Join(seen.Screens, " "); got != last+" "+last+" "+last || seen.Heap > 80e6 {
 		t.Errorf("the screens of three watchers end with %q, the heap has %.0f bytes; want %q on each, and 80 MB at most", seen.Screens, seen.Heap, last)
