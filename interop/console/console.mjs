@@ -94,6 +94,7 @@ const read = await (
   })
 ).json();
 await page.keyboard.press("Control+k");
+await page.locator("dialog.palette input:focus").waitFor();
 await page.keyboard.type(read.invocation.id);
 await page.keyboard.press("Enter");
 await page.getByRole("heading", { name: "called: fs.readText" }).waitFor();
@@ -133,6 +134,12 @@ seen.notes.question = await page.getByText("Is it to go on?").textContent();
 await page.getByRole("button", { name: "cancel", exact: true }).click();
 await page.getByText("Is it to go on?").waitFor({ state: "detached" });
 seen.notes.stopped = await page.locator("main .tag").first().textContent();
+
+// What the rules decide about a call of the agent, and which rule it is.
+await page.goto(`${base}/console/access`);
+await page.getByLabel("Tool that would be called").fill("memory.store");
+await page.getByRole("button", { name: "Ask the rules" }).click();
+seen.notes.may = await page.getByRole("list", { name: "Decisions of the rules" }).locator(".tag").first().textContent();
 
 // A person is paired with a code, and that is confirmed with the code from the terminal.
 await page.goto(`${base}/console/channels`);

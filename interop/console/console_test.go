@@ -144,7 +144,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
-			Credential, Planned, Why, Replayed                                 string
+			Credential, Planned, Why, Replayed, May                            string
 			Imported                                                           bool
 			Managed, Fixed                                                     string
 			Digest, Lost                                                       string
@@ -209,6 +209,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if err := admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked); err != nil || n.Digest == "" || n.Digest != asked.Digest {
 		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Digest, err)
+	}
+	if n.May != "asks first" {
+		t.Errorf("whether an agent may store a text: got %q, want that it asks first", n.May)
 	}
 	if n.Why != "chosen" || !strings.HasPrefix(n.Replayed, "Now the same") {
 		t.Errorf("the explanation of a call ends with %q, and chosen again: %q; want chosen, and the same provider", n.Why, n.Replayed)

@@ -195,7 +195,7 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		Again  int
 		Needs  string
 		Slots  []string
-		Errors []string
+		Before []string // errors of the page before the hostile view
 	}
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("%v in %s", err, answer)
@@ -205,8 +205,8 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	if !strings.Contains(seen.Needs, "imports lucide-react, which the console does not offer") {
 		t.Errorf("a view that needs more: got %q, want the name of what it imports", seen.Needs)
 	}
-	if got := strings.Join(seen.Slots, ", "); got != "Elsewhere not shown here, Side on the page Chat" || len(seen.Errors) > 0 {
-		t.Errorf("the widgets: got %q and the errors %q; want where each is shown, and none", got, seen.Errors)
+	if got := strings.Join(seen.Slots, ", "); got != "Elsewhere not shown here, Side on the page Chat" || len(seen.Before) > 0 {
+		t.Errorf("the widgets: got %q and the errors %q; want where each is shown, and none", got, seen.Before)
 	}
 	if bundles.Load() == 0 {
 		t.Error("got 0 requests to the endpoint with its token, want some")
