@@ -205,10 +205,12 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Errorf("after kill -9 the pages lost %q and were live again after %d ms, want nothing, and 5000 ms at most", n.Lost, n.Back)
 	}
 	var asked struct {
-		Digest string `json:"input_digest"`
+		Approval struct {
+			Digest string `json:"input_digest"`
+		}
 	}
-	if err := admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked); err != nil || n.Digest == "" || n.Digest != asked.Digest {
-		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Digest, err)
+	if err := admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked); err != nil || n.Digest == "" || n.Digest != asked.Approval.Digest {
+		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Approval.Digest, err)
 	}
 	if n.May != "asks first" {
 		t.Errorf("whether an agent may store a text: got %q, want that it asks first", n.May)

@@ -86,13 +86,13 @@ list.on("response", async (r) => {
 });
 await list.goto(`${base}/console/system`);
 await list.locator("main h1").waitFor();
-const until = (text) => list.evaluate((want) => new Promise((done) => {
+const until = (text, link = "") => list.evaluate(([want, link]) => new Promise((done) => {
   const began = performance.now();
+  if (link) document.querySelector(link).click();
   const look = () => (document.querySelector(".virtual .row")?.textContent.includes(want) ? done(performance.now() - began) : requestAnimationFrame(look));
   look();
-}), text);
-await list.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Catalog" }).click();
-seen.row = await until("");
+}), [text, link]);
+seen.row = await until("", "nav a[href='/console/catalog']");
 seen.total = Number.parseInt(await list.locator(".bar .n").textContent());
 const answered = list.waitForRequest((r) => r.url().includes("q=TOOL_1999"));
 await list.getByLabel("Search").fill("TOOL_1999");

@@ -72,6 +72,8 @@ function Page() {
     case "catalog":
       if (third === "why") return <WhyPage action={second} key={here.value} />;
       return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
+    case "choices":
+      return <Later load={() => import("./pages/choices").then((m) => m.Choices)} />;
     case "kit":
       return <Later load={() => import("./pages/kit").then((m) => m.Kit)} />;
     case "explain":

@@ -60,7 +60,7 @@ function May(p: { people: string[] }) {
           e.preventDefault();
         }}
       >
-        <select aria-label="Who would call" value={who.value} onChange={(e) => (who.value = e.currentTarget.value)}>
+        <select aria-label="Who would call" value={who.value || p.people[0]} onChange={(e) => (who.value = e.currentTarget.value)}>
           {p.people.map((one) => (
             <option key={one}>{one}</option>
           ))}

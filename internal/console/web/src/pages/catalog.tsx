@@ -63,6 +63,7 @@ export function Catalog() {
           ))}
         </select>
         <span class="n">{list.data ? `${list.data.total} tools` : ""}</span>
+        <a href={href("/choices")}>Conflicts and choices</a>
       </div>
       <Show of={list}>
         {({ total }) =>
