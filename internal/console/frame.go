@@ -107,14 +107,7 @@ func (s *Service) ask(r *http.Request, who capability.Principal, method, target 
 }
 
 // contributed is what a module offers to a front end: a view, a widget or a navigation tab.
-type contributed struct {
-	ID         string `json:"id"`
-	Module     string `json:"module"`
-	Endpoint   string `json:"endpoint"`
-	BundlePath string `json:"bundlePath"`
-	BundleURL  string `json:"bundleUrl"`
-	Export     string `json:"componentExport"`
-}
+type contributed struct{ ID, Module, Endpoint, BundlePath, BundleURL, ComponentExport string }
 
 // contributed lists what a person may see of one kind (views, widgets, nav) and module.
 func (s *Service) contributed(r *http.Request, who capability.Principal, kind, module string) ([]contributed, error) {
@@ -166,7 +159,7 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	}
 	value := s.frames.add(&frame{
 		session: one, endpoint: views[j].Endpoint, module: req.Module, bundle: views[j].BundlePath,
-		export: shown[i].Export, id: id,
+		export: shown[i].ComponentExport, id: id,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})

@@ -38,17 +38,23 @@ func newBrowser(t *testing.T, url string, jar http.CookieJar) *browser {
 // signIn opens the link of "junctor console".
 func (n *node) signIn(t *testing.T) *browser {
 	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.signInWith(t, jar)
+}
+
+// signInWith is signIn in a browser that has cookies already.
+func (n *node) signInWith(t *testing.T, jar http.CookieJar) *browser {
+	t.Helper()
 	var link struct{ URL string }
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
-		t.Fatal(err)
+		t.Fatalf("asking for a link: %v", err)
 	}
 	_, code, ok := strings.Cut(link.URL, "/console/#c=")
 	if !ok {
 		t.Fatalf("link %q, want a code after /console/#c=", link.URL)
-	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
 	}
 	b := newBrowser(t, n.url, jar)
 	var got struct{ Secret, Principal, Role string }
@@ -499,6 +505,27 @@ func (n *node) needsCode(t *testing.T, path, body string) {
 	status := n.signIn(t).send(http.MethodPost, path, body, &f)
 	if status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 		t.Errorf("%s from a browser: status %d, %+v, want 403, console_code_required", path, status, f)
+	}
+}
+
+// Cookies are not separated by port, so a browser sends those of one server to the other.
+func TestTwoServersOnOneHostKeepTheirSessions(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatalf("making a jar: %v", err)
+	}
+	first := serve(t, t.TempDir()).signInWith(t, jar)
+	second := serve(t, t.TempDir()).signInWith(t, jar)
+	for _, b := range []*browser{first, second, first} {
+		if status := b.send(http.MethodGet, "/console/session", "", nil); status != http.StatusOK {
+			t.Errorf("the session at %s: got status %d, want 200", b.url, status)
+		}
+	}
+	first.secret, second.secret = second.secret, first.secret
+	for _, b := range []*browser{first, second} {
+		if status := b.send(http.MethodGet, "/api/v1/status", "", nil); status != http.StatusUnauthorized {
+			t.Errorf("the secret of the other server at %s: got status %d, want 401", b.url, status)
+		}
 	}
 }
 
