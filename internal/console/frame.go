@@ -34,6 +34,7 @@ type frame struct {
 	session            session
 	endpoint, module   string
 	bundle, export, id string
+	view               string      // of the bundle; a view reads the route of its name
 	shown              bool        // the document was served
 	app                *app        // nil: a view of an endpoint
 	acts               atomic.Bool // a person has confirmed that it may make dangerous calls
@@ -159,7 +160,7 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	}
 	value := s.frames.add(&frame{
 		session: one, endpoint: views[j].Endpoint, module: req.Module, bundle: views[j].BundlePath,
-		export: shown[i].ComponentExport, id: id,
+		export: shown[i].ComponentExport, id: id, view: views[j].ID,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})
@@ -210,9 +211,9 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	bundle := base + "files" + (&url.URL{Path: path.Clean("/" + one.bundle)}).EscapedPath()
-	at, id := html.EscapeString(base), html.EscapeString(one.id)
+	at, id, view := html.EscapeString(base), html.EscapeString(one.id), html.EscapeString(one.view)
 	// The map stays as it is, because the policy holds its hash; it holds our own addresses.
-	_, _ = fmt.Fprintf(w, frameDocument, id, imports, at, html.EscapeString(bundle), html.EscapeString(one.export), id, at)
+	_, _ = fmt.Fprintf(w, frameDocument, id, imports, at, html.EscapeString(bundle), html.EscapeString(one.export), view, at)
 }
 
 // frameFile serves the scripts of frames and the files of the ticket's module. Modules are fetched

@@ -28,7 +28,7 @@ import (
 // Three of them watch a terminal: one takes it over, and a program writes more than a browser draws.
 func TestTwelveTabsShareOneFeed(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	address, _ := serve(ctx, t, program, home, "127.0.0.1:0")
@@ -49,32 +49,33 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 		quiet, loud = loud, quiet
 	}
 
-	// An endpoint with many tools: 100,000 with CONSOLE_TOOLS=100000, which takes minutes.
+	// Endpoints with many tools: 100,000 with CONSOLE_TOOLS=100000, which takes minutes.
 	tools, _ := strconv.Atoi(os.Getenv("CONSOLE_TOOLS"))
 	tools = max(tools, 2000)
-	var modules []host.Module
-	for m := range tools / 500 {
-		one := host.Module{ID: fmt.Sprintf("many%d", m), Name: fmt.Sprintf("@test/many%d", m)}
-		for i := range 500 {
-			one.Actions = append(one.Actions, host.Action{
-				Name: fmt.Sprintf("TOOL_%d", m*500+i), Description: "One of many tools, with a description of a usual length.",
-				Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) {
-					return host.ActionResult{}, nil
-				},
-			})
+	const perModule, perEndpoint = 500, 20_000 // a manifest has 4 MiB at most
+	for from := 0; from < tools; from += perEndpoint {
+		var modules []host.Module
+		for m := from; m < min(from+perEndpoint, tools); m += perModule {
+			one := host.Module{ID: fmt.Sprintf("many%d", m), Name: fmt.Sprintf("@test/many%d", m)}
+			for i := range perModule {
+				one.Actions = append(one.Actions, host.Action{
+					Name: fmt.Sprintf("TOOL_%d", m+i), Description: "One of many tools, with a description of a usual length.",
+					Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) { return host.ActionResult{}, nil },
+				})
+			}
+			modules = append(modules, one)
 		}
-		modules = append(modules, one)
-	}
-	endpoint, err := host.NewEndpoint(modules...)
-	if err != nil {
-		t.Fatalf("an endpoint with many tools: %v", err)
-	}
-	far := httptest.NewServer(endpoint.Handler(secret.New("")))
-	defer far.Close()
-	if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", map[string]any{
-		"endpoint": map[string]any{"id": "many", "baseUrl": far.URL},
-	}, nil); err != nil {
-		t.Fatalf("connecting the endpoint: %v", err)
+		endpoint, err := host.NewEndpoint(modules...)
+		if err != nil {
+			t.Fatalf("an endpoint with many tools: %v", err)
+		}
+		far := httptest.NewServer(endpoint.Handler(secret.New("")))
+		defer far.Close()
+		if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", map[string]any{
+			"endpoint": map[string]any{"id": fmt.Sprintf("many%d", from), "baseUrl": far.URL},
+		}, nil); err != nil {
+			t.Fatalf("connecting an endpoint: %v", err)
+		}
 	}
 
 	// The browser reaches the server through this proxy, which counts the feeds.

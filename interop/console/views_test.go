@@ -123,13 +123,13 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		},
 		host.Module{
 			ID: "desk", Name: "@test/desk",
-			Views: []host.View{{ID: "main", Label: "Main", Bundle: []byte(strings.ReplaceAll(mountedView, "/hello", "/greeting"))}},
+			Views: []host.View{{ID: "main", Label: "Main", Bundle: []byte(strings.ReplaceAll(mountedView, `"/hello"`, ""))}},
 			Widgets: []host.Widget{
 				{ID: "side", Slot: host.SlotChatSidebar, Label: "Side", ComponentExport: "mount"},
 				{ID: "elsewhere", Slot: host.SlotCharacter, Label: "Elsewhere", ComponentExport: "mount"},
 			},
 			App:    &host.App{DisplayName: "Plain", NavTabs: []host.NavTab{{ID: "desk", Label: "Desk", Path: "/desk", ComponentExport: "mount"}}},
-			Routes: []host.Route{hello("/greeting", "hello from the desk")},
+			Routes: []host.Route{hello("/main", "hello from the desk")},
 		},
 		host.Module{ID: "other", Name: "@test/other", Routes: []host.Route{hello("/secret", "secret")}},
 	)

@@ -257,6 +257,8 @@ export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, inde
 
 export const json = (v: unknown) => visible(JSON.stringify(v, null, 2));
 
+export const count = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
 export function bytes(n: number): string {
   return n < 1024 ? `${n} bytes` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
 }

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
-import { Act, Empty, Show, Tag, Title, Trouble, Virtual, More, type Meaning, json, useLoad, usePaged, useStill, visible } from "../ui";
+import { Act, Empty, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
@@ -62,7 +62,7 @@ export function Catalog() {
             </option>
           ))}
         </select>
-        <span class="n">{list.data ? `${list.data.total} tools` : ""}</span>
+        <span class="n">{list.data ? count(list.data.total, "tool") : ""}</span>
         <a href={href("/choices")}>Conflicts and choices</a>
       </div>
       <Show of={list}>

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { post, remove } from "../api";
 import { go, href } from "../route";
-import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, useLoad, usePaged, useStill, visible } from "../ui";
+import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, count, useLoad, usePaged, useStill, visible } from "../ui";
 import { Fact } from "./audit";
 
 export function Nodes() {
@@ -25,7 +25,7 @@ export function Nodes() {
             <option key={s}>{s}</option>
           ))}
         </select>
-        <span class="n">{list.data ? `${list.data.total} nodes` : ""}</span>
+        <span class="n">{list.data ? count(list.data.total, "node") : ""}</span>
       </div>
       <Show of={list}>
         {({ total }) =>
@@ -48,7 +48,7 @@ export function Nodes() {
                       <b>{visible(n.node_id)}</b> <Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>
                     </span>
                     <span class="who opt clip">
-                      {n.functions.length} functions, {visible(n.os)}/{visible(n.arch)}
+                      {count(n.functions.length, "function")}, {visible(n.os)}/{visible(n.arch)}
                     </span>
                     <span class="who opt">load {Math.round((n.current_load ?? 0) * 100)} %</span>
                     <Ago at={n.last_heartbeat * 1000} />
