@@ -28,7 +28,8 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 		t.Fatalf("starting a model: %v", err)
 	}
 	t.Cleanup(model.Close)
-	url, _ := serve(ctx, t, program, home, "127.0.0.1:0", "JUNCTOR_MODEL_URL="+model.URL()+"/v1", "JUNCTOR_MODEL_NAME=m", "JUNCTOR_APPROVALS_WAIT=0s")
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0",
+		"JUNCTOR_MODEL_URL="+model.URL()+"/v1", "JUNCTOR_MODEL_NAME=m", "JUNCTOR_APPROVALS_WAIT=0s")
 	admin := dial(t, url, home, "admin")
 	interop, err := filepath.Abs("..")
 	if err != nil {

@@ -209,7 +209,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Digest string `json:"input_digest"`
 		}
 	}
-	if err := admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked); err != nil || n.Digest == "" || n.Digest != asked.Approval.Digest {
+	err = admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked)
+	if err != nil || n.Digest == "" || n.Digest != asked.Approval.Digest {
 		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Approval.Digest, err)
 	}
 	if n.May != "asks first" {

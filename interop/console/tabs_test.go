@@ -60,7 +60,9 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 			for i := range perModule {
 				one.Actions = append(one.Actions, host.Action{
 					Name: fmt.Sprintf("TOOL_%d", m+i), Description: "One of many tools, with a description of a usual length.",
-					Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) { return host.ActionResult{}, nil },
+					Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) {
+						return host.ActionResult{}, nil
+					},
 				})
 			}
 			modules = append(modules, one)
