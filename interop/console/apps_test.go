@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
@@ -79,6 +80,17 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	if !strings.Contains(seen.Called, "call ") || !strings.Contains(seen.Confirmed, acts) || !seen.Again {
 		t.Errorf("the published page: confirmed %q, then %q, a new time: %v; want the call, the page by name, true",
 			seen.Called, seen.Confirmed, seen.Again)
+	}
+	// What a page receives is its person's own.
+	var runs struct{ Runs []struct{ ID string } }
+	if err := admin.Do(ctx, http.MethodGet, "/api/v1/agent/runs?session=pages", nil, &runs); err != nil || len(runs.Runs) != 1 {
+		t.Fatalf("the runs of the chat: got %+v, %v, want one", runs, err)
+	}
+	for _, who := range []string{"admin", "agent"} {
+		err := dial(t, url, home, who).Do(ctx, http.MethodGet, "/api/v1/agent/runs/"+runs.Runs[0].ID+"/pages/run_0", nil, nil)
+		if reason := capability.AsError(err); reason == nil || reason.Code != capability.CodeNotFound || (reason.Reason == "no_page") != (who == "admin") {
+			t.Errorf("the page of an unknown call for %s: got %v, want not_found, of the call for an admin only", who, err)
+		}
 	}
 	h := seen.Hostile
 	if h.Input.Text != "x" || h.Result != "shown x" || h.Text != "reported 0" || len(h.Worked) > 0 {

@@ -106,6 +106,25 @@ seen.notes.why = await page.locator(".c-funnel .tag.ok").textContent();
 await page.getByRole("button", { name: "Choose again now" }).press("Enter");
 seen.notes.replayed = await page.locator("main .note[role=status]").textContent();
 
+// Keys of one letter are switched off, and on again. A slash command is begun in the palette, and sent by the person.
+for (const acts of [false, true]) {
+  await page.keyboard.press("Control+k");
+  await page.locator("dialog.palette input:focus").waitFor();
+  await page.keyboard.type("keys of one");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog.palette").waitFor({ state: "detached" });
+  await page.keyboard.press("g");
+  await page.keyboard.press("n");
+  if (new URL(page.url()).pathname === "/console/" !== acts) seen.notes.lost = `the keys g n while they are ${acts ? "on" : "off"}`;
+}
+await page.keyboard.press("Control+k");
+await page.locator("dialog.palette input:focus").waitFor();
+await page.keyboard.type("/help");
+await page.getByRole("option", { name: "/help" }).first().waitFor();
+await page.keyboard.press("Enter");
+await page.getByLabel("Message").waitFor();
+if ((await page.getByLabel("Message").inputValue()) !== "/help ") seen.notes.lost = "the slash command of the palette";
+
 // The work of a task in a checkout is shown, merged and removed; a paused task asks and is answered.
 await page.goto(`${base}/console/tasks/${finished}`);
 await page.getByRole("button", { name: "Show the changes" }).click();

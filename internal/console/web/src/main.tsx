@@ -6,7 +6,7 @@ import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
 import { sign } from "./passkey";
 import { go, here, href } from "./route";
-import { ago, useLoad, visible } from "./ui";
+import { ago, forThePage, lettersAct, switchLetters, useLoad, visible } from "./ui";
 import { Approvals, ApprovalPage } from "./pages/approvals";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
@@ -127,6 +127,7 @@ function signOut(): void {
 
 // commands are in the palette too, because the narrow page has no room for their buttons.
 const commands = [
+  { label: "Keys of one letter on or off", kind: "command", path: "+", do: switchLetters },
   { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },
   { label: "Sign out", kind: "command", path: "-", do: signOut },
 ];
@@ -148,11 +149,15 @@ function Palette(p: { close: () => void }) {
   useEffect(() => box.current?.showModal(), []);
   const q = text.value.trim().toLowerCase();
   const tools = useLoad<{ tools: any[] }>(q.length > 1 ? `/api/v1/tools?limit=40&q=${encodeURIComponent(q)}` : null, /^$/, 600000);
+  const slashes = useLoad<{ commands: any[] }>(q.startsWith("/") ? "/api/v1/chat/slash-commands?enabled_only=true" : null, /^$/, 600000);
   const id = jump(text.value.trim());
   const items: { label: string; kind: string; path: string; do?: () => void }[] = [];
   if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
   for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
   for (const c of commands) if (c.label.toLowerCase().includes(q)) items.push(c);
+  if (q.startsWith("/")) for (const c of slashes.data?.commands ?? []) {
+    if (c.name.startsWith(q.split(" ")[0])) items.push({ label: visible(c.name), kind: visible(c.summary), path: `/chat?text=${encodeURIComponent(`${c.name} `)}` });
+  }
   if (q) for (const t of tools.data?.tools ?? []) {
     items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
   }
@@ -278,8 +283,7 @@ function Shell(p: { who: string }) {
         palette.value = true;
         return;
       }
-      const t = e.target as HTMLElement;
-      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || document.querySelector("dialog[open]")) return;
+      if (!forThePage(e) || !lettersAct()) return;
       if (e.key === "w" && Date.now() - g >= 1000) {
         document.querySelector<HTMLAnchorElement>("main a[data-why]")?.click();
       } else if (e.key === "g") {

@@ -257,6 +257,18 @@ export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, inde
 
 export const json = (v: unknown) => visible(JSON.stringify(v, null, 2));
 
+const keysOff = "junctor.keys";
+
+/** Whether keys of one letter act. A person who dictates, or types by accident, switches them off. */
+export const lettersAct = () => localStorage.getItem(keysOff) !== "off";
+export const switchLetters = () => (lettersAct() ? localStorage.setItem(keysOff, "off") : localStorage.removeItem(keysOff));
+
+/** Whether a key is for the page: not for a field or dialog, and no shortcut of the browser. */
+export const forThePage = (e: KeyboardEvent) => {
+  const t = e.target as HTMLElement;
+  return !(e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]"));
+};
+
 export const count = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 export function bytes(n: number): string {

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { type Failure, get, post, remove, stream } from "../api";
 import { type Approval, toolOf } from "../approval";
-import { go, href } from "../route";
+import { go, here, href } from "../route";
 import { Act, Ago, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 import { App } from "./app";
 import { Slot } from "./frames";
@@ -136,7 +136,7 @@ export function Chat(p: { session: string }) {
   const log = useLoad<{ messages: Message[] }>(`${base}/messages?limit=200`, /^(chat|agent)\./, 10000);
   const runs = useLoad<{ runs: { id: string; state: string; approvals?: string[] }[] }>(`/api/v1/agent/runs?session=${encodeURIComponent(session)}&limit=1`, /^(agent|approval|confirmation)\./, 10000);
   const commands = useLoad<{ commands: any[] }>("/api/v1/chat/slash-commands?enabled_only=true", /^extension\./, 60000);
-  const text = useSignal("");
+  const text = useSignal(new URLSearchParams(here.value.split("?")[1] ?? "").get("text") ?? ""); // sent by the person only
   const sent = useSignal("");
   const heard = useSignal("");
   const step = useSignal("");
