@@ -157,7 +157,8 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	t.Logf("the echo of a key took %.0f ms, the heap of a page has %.1f MB", seen.Echo, seen.Heap/1e6)
 	t.Logf("of %d tools: the first row after %.0f ms, a filter after %.0f ms, the longest task while scrolling %.0f ms, the largest answer %d bytes",
 		seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest)
-	if seen.Total < tools || seen.Row <= 0 || seen.Row > atMost(500) || seen.Filter > atMost(200) || seen.Longest > atMost(100) || seen.Largest > 1<<20 {
+	if seen.Total < tools || seen.Row <= 0 || seen.Row > atMost(500) || seen.Filter > atMost(200) ||
+		seen.Longest > atMost(100) || seen.Largest > 1<<20 {
 		t.Errorf("of %d tools: a row after %.0f ms, a filter after %.0f ms, a task of %.0f ms, an answer of %d bytes; want %d tools, and at most "+
 			"%.0f ms, %.0f ms, %.0f ms and 1 MiB", seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest, tools,
 			atMost(500), atMost(200), atMost(100))
