@@ -34,6 +34,7 @@ type frame struct {
 	session            session
 	endpoint, module   string
 	bundle, export, id string
+	view               string      // of the bundle; a view reads the route of its name
 	shown              bool        // the document was served
 	app                *app        // nil: a view of an endpoint
 	acts               atomic.Bool // a person has confirmed that it may make dangerous calls
@@ -106,7 +107,20 @@ func (s *Service) ask(r *http.Request, who capability.Principal, method, target 
 	return out
 }
 
-// newFrame answers with the address of a frame for one view.
+// contributed is what a module offers to a front end: a view, a widget or a navigation tab.
+type contributed struct{ ID, Module, Endpoint, BundlePath, BundleURL, ComponentExport string }
+
+// contributed lists what a person may see of one kind (views, widgets, nav) and module.
+func (s *Service) contributed(r *http.Request, who capability.Principal, kind, module string) ([]contributed, error) {
+	got := s.ask(r, who, http.MethodGet, "/api/v1/"+kind, nil)
+	var listed map[string][]contributed
+	if got.code != http.StatusOK || json.Unmarshal(got.body.Bytes(), &listed) != nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "console.frame", "the %s cannot be listed", kind)
+	}
+	return slices.DeleteFunc(listed[kind], func(c contributed) bool { return c.Module != module }), nil
+}
+
+// newFrame answers with the address of a frame for one view, widget or navigation tab.
 func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	one, t, err := s.session(r)
 	if err != nil {
@@ -115,25 +129,38 @@ func (s *Service) newFrame(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
 		Module string `json:"module"`
 		View   string `json:"view"`
+		Widget string `json:"widget"` // instead of view
+		Tab    string `json:"tab"`    // instead of view, of the navigation
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	var listed struct {
-		Views []map[string]any `json:"views"`
+	list, id := "views", req.View
+	switch {
+	case req.Widget != "":
+		list, id = "widgets", req.Widget
+	case req.Tab != "":
+		list, id = "nav", req.Tab
 	}
-	got := s.ask(r, t.Principal(), http.MethodGet, "/api/v1/views", nil)
-	if err := json.Unmarshal(got.body.Bytes(), &listed); err != nil || got.code != http.StatusOK {
-		return capability.Errorf(capability.CodeUnavailable, "console.frame", "the views cannot be listed")
+	views, err := s.contributed(r, t.Principal(), "views", req.Module)
+	if err != nil {
+		return err
 	}
-	i := slices.IndexFunc(listed.Views, func(v map[string]any) bool { return v["module"] == req.Module && v["id"] == req.View })
-	if i < 0 || listed.Views[i]["bundleUrl"] == nil {
-		return capability.Errorf(capability.CodeNotFound, "console.frame", "module %s has no view %s that can be shown", req.Module, req.View)
+	shown, err := s.contributed(r, t.Principal(), list, req.Module)
+	if err != nil {
+		return err
 	}
-	member := func(name string) string { v, _ := listed.Views[i][name].(string); return v }
+	i := slices.IndexFunc(shown, func(v contributed) bool { return v.ID == id })
+	j := slices.IndexFunc(views, func(v contributed) bool { return v.BundleURL != "" && v.ID == id })
+	if j < 0 && list != "views" { // shown with the module's first bundle
+		j = slices.IndexFunc(views, func(v contributed) bool { return v.BundleURL != "" })
+	}
+	if i < 0 || j < 0 {
+		return capability.Errorf(capability.CodeNotFound, "console.frame", "module %s has nothing named %s that can be shown", req.Module, id)
+	}
 	value := s.frames.add(&frame{
-		session: one, endpoint: member("endpoint"), module: req.Module, bundle: member("bundlePath"),
-		export: member("componentExport"), id: req.View,
+		session: one, endpoint: views[j].Endpoint, module: req.Module, bundle: views[j].BundlePath,
+		export: shown[i].ComponentExport, id: id, view: views[j].ID,
 	}, time.Now())
 	w.Header().Set("Cache-Control", "no-store")
 	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"url": "/console/frames/" + value + "/", "ticket": value})
@@ -184,9 +211,9 @@ func (s *Service) showFrame(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	bundle := base + "files" + (&url.URL{Path: path.Clean("/" + one.bundle)}).EscapedPath()
-	at, id := html.EscapeString(base), html.EscapeString(one.id)
+	at, id, view := html.EscapeString(base), html.EscapeString(one.id), html.EscapeString(one.view)
 	// The map stays as it is, because the policy holds its hash; it holds our own addresses.
-	_, _ = fmt.Fprintf(w, frameDocument, id, imports, at, html.EscapeString(bundle), html.EscapeString(one.export), id, at)
+	_, _ = fmt.Fprintf(w, frameDocument, id, imports, at, html.EscapeString(bundle), html.EscapeString(one.export), view, at)
 }
 
 // frameFile serves the scripts of frames and the files of the ticket's module. Modules are fetched

@@ -3,9 +3,13 @@ package server_test
 import (
 	"encoding/json"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,17 +38,23 @@ func newBrowser(t *testing.T, url string, jar http.CookieJar) *browser {
 // signIn opens the link of "junctor console".
 func (n *node) signIn(t *testing.T) *browser {
 	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.signInWith(t, jar)
+}
+
+// signInWith is signIn in a browser that has cookies already.
+func (n *node) signInWith(t *testing.T, jar http.CookieJar) *browser {
+	t.Helper()
 	var link struct{ URL string }
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
-		t.Fatal(err)
+		t.Fatalf("asking for a link: %v", err)
 	}
 	_, code, ok := strings.Cut(link.URL, "/console/#c=")
 	if !ok {
 		t.Fatalf("link %q, want a code after /console/#c=", link.URL)
-	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
 	}
 	b := newBrowser(t, n.url, jar)
 	var got struct{ Secret, Principal, Role string }
@@ -495,5 +505,67 @@ func (n *node) needsCode(t *testing.T, path, body string) {
 	status := n.signIn(t).send(http.MethodPost, path, body, &f)
 	if status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
 		t.Errorf("%s from a browser: status %d, %+v, want 403, console_code_required", path, status, f)
+	}
+}
+
+// Cookies are not separated by port, so a browser sends those of one server to the other.
+func TestTwoServersOnOneHostKeepTheirSessions(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatalf("making a jar: %v", err)
+	}
+	first := serve(t, t.TempDir()).signInWith(t, jar)
+	second := serve(t, t.TempDir()).signInWith(t, jar)
+	for _, b := range []*browser{first, second, first} {
+		if status := b.send(http.MethodGet, "/console/session", "", nil); status != http.StatusOK {
+			t.Errorf("the session at %s: got status %d, want 200", b.url, status)
+		}
+	}
+	first.secret, second.secret = second.secret, first.secret
+	for _, b := range []*browser{first, second} {
+		if status := b.send(http.MethodGet, "/api/v1/status", "", nil); status != http.StatusUnauthorized {
+			t.Errorf("the secret of the other server at %s: got status %d, want 401", b.url, status)
+		}
+	}
+}
+
+// The page has the routes of the API, and few of its own: signing in, and tickets for frames and terminals.
+func TestThePageCallsRoutesOfTheServerOnly(t *testing.T) {
+	own := regexp.MustCompile(`^/console/(|session|login|tickets|frames|frames/x/call|apps|assets/\S+|push\.js)$`)
+	literal := regexp.MustCompile("[`\"](/(?:api|console)/[^`\"]*)[`\"]")
+	value := regexp.MustCompile(`\$\{[^}]*\}+`)
+	called := map[string]bool{}
+	err := filepath.WalkDir("../console/web/src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range literal.FindAllSubmatch(source, -1) {
+			at, _, _ := strings.Cut(value.ReplaceAllString(string(m[1]), "x"), "?")
+			called[at] = true
+		}
+		return err
+	})
+	if err != nil || len(called) < 40 {
+		t.Fatalf("reading the sources of the page: got %d routes, %v, want 40 at least", len(called), err)
+	}
+	n := serve(t, t.TempDir())
+	for at := range called {
+		if strings.HasPrefix(at, "/console/") && !own.MatchString(at) {
+			t.Errorf("the page has the route %s of its own, want none but %s", at, own)
+		}
+		send := http.Get
+		if strings.HasSuffix(at, "/call") { // reading below a ticket is reading its files
+			send = func(url string) (*http.Response, error) { return http.Post(url, "application/json", nil) }
+		}
+		resp, err := send(n.url + at)
+		if err != nil {
+			t.Fatalf("calling %s: %v", at, err)
+		}
+		_ = resp.Body.Close()
+		// Without a token a route refuses, and one that does not exist is not found.
+		if resp.StatusCode == http.StatusNotFound && !strings.HasPrefix(at, "/console/assets/") {
+			t.Errorf("the page calls %s: got status %d, want a route of the server", at, resp.StatusCode)
+		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // Pages of tools (MCP Apps) are tried with a published server, and with one that wants more.
@@ -19,7 +22,15 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	url, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	model, err := fakemodel.Start(fakemodel.Script{"PLAY-CLOCK": {
+		{Call: &fakemodel.Call{Names: []string{"clock__get-time"}, Args: map[string]any{}}}, {Say: "It is that time."},
+	}})
+	if err != nil {
+		t.Fatalf("starting a model: %v", err)
+	}
+	t.Cleanup(model.Close)
+	url, _ := serve(ctx, t, program, home, "127.0.0.1:0",
+		"JUNCTOR_MODEL_URL="+model.URL()+"/v1", "JUNCTOR_MODEL_NAME=m", "JUNCTOR_APPROVALS_WAIT=0s")
 	admin := dial(t, url, home, "admin")
 	interop, err := filepath.Abs("..")
 	if err != nil {
@@ -52,7 +63,9 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	}
 	var seen struct {
 		Called, Confirmed, Asks, Allowed, URL string
-		Again                                 bool
+		Decided, Done                         string
+		Again, Paged                          bool
+		Axe, Texts                            []string
 		Pages                                 int
 		Hostile                               struct {
 			Input           struct{ Text string }
@@ -68,6 +81,18 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 		t.Errorf("the published page: confirmed %q, then %q, a new time: %v; want the call, the page by name, true",
 			seen.Called, seen.Confirmed, seen.Again)
 	}
+	// What a page receives is its person's own.
+	var runs struct{ Runs []struct{ ID string } }
+	if err := admin.Do(ctx, http.MethodGet, "/api/v1/agent/runs?session=pages", nil, &runs); err != nil || len(runs.Runs) != 1 {
+		t.Fatalf("the runs of the chat: got %+v, %v, want one", runs, err)
+	}
+	for _, who := range []string{"admin", "agent"} {
+		err := dial(t, url, home, who).Do(ctx, http.MethodGet, "/api/v1/agent/runs/"+runs.Runs[0].ID+"/pages/run_0", nil, nil)
+		got := capability.AsError(err)
+		if got == nil || got.Code != capability.CodeNotFound || (got.Reason == "no_page") != (who == "admin") {
+			t.Errorf("the page of an unknown call for %s: got %v, want not_found, of the call for an admin only", who, err)
+		}
+	}
 	h := seen.Hostile
 	if h.Input.Text != "x" || h.Result != "shown x" || h.Text != "reported 0" || len(h.Worked) > 0 {
 		t.Errorf("the hostile page got %+v, want the input x, its result, its own tool, and nothing else", h)
@@ -80,6 +105,13 @@ func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	}
 	if host := "connect to https://declared.example"; seen.Asks != "It asks to "+host || !strings.Contains(seen.Allowed, host) {
 		t.Errorf("it asks %q, confirmed %q; want the one host that it may declare", seen.Asks, seen.Allowed)
+	}
+	if !strings.Contains(seen.Decided, "clock/get-time was approved") || seen.Done != "get-time" || !seen.Paged || len(seen.Axe) > 0 {
+		t.Errorf("the chat shows the decision %q, the call %q, its page: %v, findings %q; want clock/get-time approved, get-time with its page, and none",
+			seen.Decided, seen.Done, seen.Paged, seen.Axe)
+	}
+	if len(seen.Texts) > 0 {
+		t.Errorf("the description of a tool is more than text on %q, want on no page", seen.Texts)
 	}
 	if seen.Pages != 1 || !strings.Contains(seen.URL, "/console/catalog/") {
 		t.Errorf("then %d pages at %s, want one at the tool", seen.Pages, seen.URL)

@@ -30,11 +30,12 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage", "/choices", "/kit"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
-  await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
+  if (path === "/kit") await page.getByRole("heading", { name: "Numbers" }).waitFor();
+  else await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
   for (const theme of ["light", "dark"]) {
     await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
     for (const finding of await serious(page)) seen.axe.push(`${path} ${theme}: ${finding}`);
@@ -72,6 +73,7 @@ await page.getByRole("button", { name: "Compare with the file as it is now" }).c
 await page.locator(".diff .del").waitFor();
 seen.notes.change = [await page.locator(".diff .del").allTextContents(), (await page.locator(".diff .add").allTextContents()).map((l) => l.slice(0, 12))].flat();
 seen.notes.input = await page.locator("pre:not(.diff)").first().textContent();
+seen.notes.digest = await page.locator("dt", { hasText: "Digest of the input" }).locator("+ dd").textContent();
 seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
 await page.keyboard.press("Shift+A");
 await page.getByText("from now on without asking").waitFor();
@@ -82,6 +84,46 @@ await page.keyboard.press("Enter");
 await page.locator("dialog[open]").waitFor({ state: "detached" }); // it has the same words
 await page.getByText("(always)").waitFor();
 seen.notes.approved = true;
+
+// A call is found by its id, and why it went to its provider, by keyboard only.
+const read = await (
+  await fetch(`${url}/api/v1/invocations`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${agentToken}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ target: "fs.readText", input: { path: "plan.md" } }),
+  })
+).json();
+await page.keyboard.press("Control+k");
+await page.locator("dialog.palette input:focus").waitFor();
+await page.keyboard.type(read.invocation.id);
+await page.keyboard.press("Enter");
+await page.getByRole("heading", { name: "called: fs.readText" }).waitFor();
+await page.getByRole("link", { name: "Why this provider" }).waitFor();
+await page.keyboard.press("w");
+await page.getByRole("heading", { name: "Why fs.readText" }).waitFor();
+await page.getByRole("list", { name: "Steps of the choice" }).waitFor();
+seen.notes.why = await page.locator(".c-funnel .tag.ok").textContent();
+await page.getByRole("button", { name: "Choose again now" }).press("Enter");
+seen.notes.replayed = await page.locator("main .note[role=status]").textContent();
+
+// Keys of one letter are switched off, and on again. A slash command is begun in the palette, and sent by the person.
+for (const acts of [false, true]) {
+  await page.keyboard.press("Control+k");
+  await page.locator("dialog.palette input:focus").waitFor();
+  await page.keyboard.type("keys of one");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog.palette").waitFor({ state: "detached" });
+  await page.keyboard.press("g");
+  await page.keyboard.press("n");
+  if (new URL(page.url()).pathname === "/console/" !== acts) seen.notes.lost = `the keys g n while they are ${acts ? "on" : "off"}`;
+}
+await page.keyboard.press("Control+k");
+await page.locator("dialog.palette input:focus").waitFor();
+await page.keyboard.type("/help");
+await page.getByRole("option", { name: "/help" }).first().waitFor();
+await page.keyboard.press("Enter");
+await page.getByLabel("Message").waitFor();
+if ((await page.getByLabel("Message").inputValue()) !== "/help ") seen.notes.lost = "the slash command of the palette";
 
 // The work of a task in a checkout is shown, merged and removed; a paused task asks and is answered.
 await page.goto(`${base}/console/tasks/${finished}`);
@@ -111,6 +153,12 @@ seen.notes.question = await page.getByText("Is it to go on?").textContent();
 await page.getByRole("button", { name: "cancel", exact: true }).click();
 await page.getByText("Is it to go on?").waitFor({ state: "detached" });
 seen.notes.stopped = await page.locator("main .tag").first().textContent();
+
+// What the rules decide about a call of the agent, and which rule it is.
+await page.goto(`${base}/console/access`);
+await page.getByLabel("Tool that would be called").fill("memory.store");
+await page.getByRole("button", { name: "Ask the rules" }).click();
+seen.notes.may = await page.getByRole("list", { name: "Decisions of the rules" }).locator(".tag").first().textContent();
 
 // A person is paired with a code, and that is confirmed with the code from the terminal.
 await page.goto(`${base}/console/channels`);
@@ -159,15 +207,33 @@ seen.notes.asked = call.status;
 await page.locator("nav a[aria-current=page] .n.wait").waitFor();
 seen.notes.badge = true;
 
-// The server is killed and started again: the page says so, keeps what it showed, and goes on.
-for (const path of ["/", "/approvals", "/audit"]) {
-  await page.goto(`${base}/console${path}`);
-  await page.locator("main h1").first().waitFor();
-  await ask(`kill ${path}`);
-  await page.getByText("The server does not answer").first().waitFor();
-  await ask(`start ${path}`);
-  await page.getByText("The server does not answer").first().waitFor({ state: "detached" });
-  await page.locator("nav .n.wait").first().waitFor();
+// The server is killed while every page is open, and started again: each keeps what it showed, and goes on by itself.
+const tabs = [];
+for (const path of ["/", "/approvals", "/tasks", "/chat", "/catalog", "/connect", "/providers", "/nodes", "/views", "/audit", "/access", "/system"]) {
+  const tab = await context.newPage();
+  watch(tab);
+  await tab.goto(`${base}/console${path}`);
+  await tab.locator("main h1").first().waitFor();
+  await tab.waitForFunction(() => !document.querySelector("main").textContent.includes("Loading…"));
+  await tab.locator("nav .n.wait").first().waitFor();
+  tabs.push({ tab, path, heading: await tab.locator("main h1").first().textContent(), rows: await tab.locator("main .row").count(), waits: await tab.locator("nav .n.wait").allTextContents() });
+}
+const gone = (tab) => tab.getByText("The server does not answer. What you see");
+await ask("kill");
+for (const { tab, path, rows } of tabs) {
+  await gone(tab).waitFor();
+  if ((await tab.locator("main .row").count()) < rows) seen.notes.lost = `${path} while the server is away`;
+}
+await ask("start");
+const began = Date.now();
+for (const { tab, path, heading, rows, waits } of tabs) {
+  await gone(tab).waitFor({ state: "detached" });
+  seen.notes.back ??= Date.now() - began;
+  await tab.locator("nav .n.wait").first().waitFor();
+  const now = [await tab.locator("main h1").first().textContent(), String(await tab.locator("nav .n.wait").allTextContents())];
+  if (now[0] !== heading || now[1] !== String(waits)) seen.notes.lost = `${path} after the restart: ${now}, before ${heading},${waits}`;
+  if (path === "/catalog" || path === "/approvals") await tab.waitForFunction((n) => document.querySelectorAll("main .row").length === n, rows);
+  await tab.close();
 }
 seen.notes.survived = true;
 
@@ -184,7 +250,7 @@ await tab.close();
 thief.close();
 seen.notes.cookieSeen = cookie.includes("jct_console_");
 seen.notes.stolen = [];
-for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit"]) {
+for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit", "/api/v1/secrets", "/api/v1/events", "/api/v1/approvals", "/api/v1/upstreams", "/api/capability-router/endpoints", "/api/coding-agents"]) {
   for (const method of ["GET", "POST"]) seen.notes.stolen.push((await fetch(url + path, { method, headers: { Cookie: cookie } })).status);
 }
 

@@ -144,11 +144,12 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		Notes                         struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
-			Credential, Planned                                                string
+			Credential, Planned, Why, Replayed, May                            string
 			Imported                                                           bool
 			Managed, Fixed                                                     string
+			Digest, Lost                                                       string
 			Change                                                             []string
-			Asked                                                              int
+			Asked, Back                                                        int
 			Stolen                                                             []int
 		}
 	}
@@ -199,6 +200,24 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if n.Lost != "" || float64(n.Back) > atMost(5000) {
+		t.Errorf("after kill -9 the pages lost %q and were live again after %d ms, want nothing, and %.0f ms at most", n.Lost, n.Back, atMost(5000))
+	}
+	var asked struct {
+		Approval struct {
+			Digest string `json:"input_digest"`
+		}
+	}
+	err = admin.Do(ctx, http.MethodGet, "/api/v1/approvals/"+approval, nil, &asked)
+	if err != nil || n.Digest == "" || n.Digest != asked.Approval.Digest {
+		t.Errorf("the digest on the page is %q, that of the approval %q, %v; want the same", n.Digest, asked.Approval.Digest, err)
+	}
+	if n.May != "asks first" {
+		t.Errorf("whether an agent may store a text: got %q, want that it asks first", n.May)
+	}
+	if n.Why != "chosen" || !strings.HasPrefix(n.Replayed, "Now the same") {
+		t.Errorf("the explanation of a call ends with %q, and chosen again: %q; want chosen, and the same provider", n.Why, n.Replayed)
 	}
 	if n.Managed != "managed by config.d/team.yaml" || n.Fixed != "Restart; config.d/team.yaml; change it there" {
 		t.Errorf("the page of a declared server has %q and %q, want its file, and only a button that restarts it", n.Managed, n.Fixed)

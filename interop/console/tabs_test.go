@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,31 +12,72 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // A browser opens at most six connections to a server without TLS, so twelve tabs with a feed each
 // would be silent.
+// Three of them watch a terminal: one takes it over, and a program writes more than a browser draws.
 func TestTwelveTabsShareOneFeed(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	address, _ := serve(ctx, t, program, home, "127.0.0.1:0")
 	admin, agent := dial(t, address, home, "admin"), dial(t, address, home, "agent")
-	create := exec.CommandContext(ctx, program, "tasks", "create", "sleep 600", "--agent", "shell", "--scratch")
-	create.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
-	if out, err := create.CombinedOutput(); err != nil {
-		t.Fatalf("creating a task: %v\n%s", err, out)
+	for _, command := range []string{"sleep 600", `head -n 1; seq 1 2000000; printf 'the very %s\n' end; sleep 600`} {
+		create := exec.CommandContext(ctx, program, "tasks", "create", command, "--agent", "shell", "--scratch")
+		create.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
+		if out, err := create.CombinedOutput(); err != nil {
+			t.Fatalf("creating a task: %v\n%s", err, out)
+		}
 	}
-	var threads []struct{ ID string }
-	if err := admin.Do(ctx, http.MethodGet, "/api/coding-agents/coordinator/threads", nil, &threads); err != nil || len(threads) != 1 {
-		t.Fatalf("got %+v, %v, want one thread", threads, err)
+	var threads []struct{ ID, OriginalRequest string }
+	if err := admin.Do(ctx, http.MethodGet, "/api/coding-agents/coordinator/threads", nil, &threads); err != nil || len(threads) != 2 {
+		t.Fatalf("got %+v, %v, want two threads", threads, err)
+	}
+	quiet, loud := threads[0].ID, threads[1].ID
+	if strings.HasPrefix(threads[0].OriginalRequest, "head") {
+		quiet, loud = loud, quiet
+	}
+
+	// Endpoints with many tools: 100,000 with CONSOLE_TOOLS=100000, which takes minutes.
+	tools, _ := strconv.Atoi(os.Getenv("CONSOLE_TOOLS"))
+	tools = max(tools, 2000)
+	const perModule, perEndpoint = 500, 20_000 // a manifest has 4 MiB at most
+	for from := 0; from < tools; from += perEndpoint {
+		var modules []host.Module
+		for m := from; m < min(from+perEndpoint, tools); m += perModule {
+			one := host.Module{ID: fmt.Sprintf("many%d", m), Name: fmt.Sprintf("@test/many%d", m)}
+			for i := range perModule {
+				one.Actions = append(one.Actions, host.Action{
+					Name: fmt.Sprintf("TOOL_%d", m+i), Description: "One of many tools, with a description of a usual length.",
+					Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) {
+						return host.ActionResult{}, nil
+					},
+				})
+			}
+			modules = append(modules, one)
+		}
+		endpoint, err := host.NewEndpoint(modules...)
+		if err != nil {
+			t.Fatalf("an endpoint with many tools: %v", err)
+		}
+		far := httptest.NewServer(endpoint.Handler(secret.New("")))
+		defer far.Close()
+		if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", map[string]any{
+			"endpoint": map[string]any{"id": fmt.Sprintf("many%d", from), "baseUrl": far.URL},
+		}, nil); err != nil {
+			t.Fatalf("connecting an endpoint: %v", err)
+		}
 	}
 
 	// The browser reaches the server through this proxy, which counts the feeds.
@@ -65,7 +107,7 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	}
 	_, code, _ := strings.Cut(link.URL, "/console/")
 	page := strings.Replace(front.URL, "127.0.0.1", "localhost", 1) + "/console/" + code
-	driver := exec.CommandContext(ctx, "node", "tabs.mjs", page, threads[0].ID)
+	driver := exec.CommandContext(ctx, "node", "tabs.mjs", page, quiet, loud)
 	driver.Stderr = os.Stderr
 	stop, err := driver.StdinPipe()
 	if err != nil {
@@ -78,7 +120,14 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("starting the browser's script: %v", err)
 	}
-	var seen struct{ Live, Watching, Badges int }
+	var seen struct {
+		Live, Watching, Badges int
+		Echo, Heap             float64
+		HeldBack               bool
+		Row, Filter, Longest   float64 // milliseconds
+		Total, Largest         int
+		Screens                []string
+	}
 	scan := bufio.NewScanner(lines)
 	for scan.Scan() {
 		if scan.Text() == "ask" {
@@ -101,7 +150,33 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	if err := driver.Wait(); err != nil {
 		t.Errorf("the browser's script: %v", err)
 	}
+	if seen.Echo <= 0 || seen.Echo > atMost(250) || !seen.HeldBack {
+		t.Errorf("95 of 100 keys were on the screen after %.0f ms, a key after giving back was held: %v; want %.0f ms at most, true",
+			seen.Echo, seen.HeldBack, atMost(250))
+	}
+	t.Logf("the echo of a key took %.0f ms, the heap of a page has %.1f MB", seen.Echo, seen.Heap/1e6)
+	t.Logf("of %d tools: the first row after %.0f ms, a filter after %.0f ms, the longest task while scrolling %.0f ms, the largest answer %d bytes",
+		seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest)
+	if seen.Total < tools || seen.Row <= 0 || seen.Row > atMost(500) || seen.Filter > atMost(200) ||
+		seen.Longest > atMost(100) || seen.Largest > 1<<20 {
+		t.Errorf("of %d tools: a row after %.0f ms, a filter after %.0f ms, a task of %.0f ms, an answer of %d bytes; want %d tools, and at most "+
+			"%.0f ms, %.0f ms, %.0f ms and 1 MiB", seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest, tools,
+			atMost(500), atMost(200), atMost(100))
+	}
+	const last = "1999998|1999999|2000000|the very end"
+	if got := strings.Join(seen.Screens, " "); got != last+" "+last+" "+last || seen.Heap > 80e6 {
+		t.Errorf("the screens of three watchers end with %q, the heap has %.0f bytes; want %q on each, and 80 MB at most", seen.Screens, seen.Heap, last)
+	}
 	if seen.Live != 13 || seen.Watching != 3 || seen.Badges != 13 {
 		t.Errorf("got %+v, want 13 tabs that are live, 3 terminals, and the approval on all 13", seen)
 	}
+}
+
+// atMost returns a limit of milliseconds that an idle machine keeps, which CONSOLE_TIMES=1 asks for. Other
+// tests run beside this one, so it returns twenty times as much otherwise.
+func atMost(idle float64) float64 {
+	if os.Getenv("CONSOLE_TIMES") != "" {
+		return idle
+	}
+	return 20 * idle
 }

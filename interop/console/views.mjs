@@ -1,9 +1,10 @@
 // Opens the views of an endpoint in the console and prints one JSON object with what it saw. It is
-// started by views_test.go with: node views.mjs URL LINK ENDPOINT
+// started by views_test.go with: node views.mjs URL LINK ENDPOINT ANSWERS
 // The variable ADMIN_TOKEN is the token of an admin, who sees the codes that confirm decisions.
-import { confirm, launch } from "./browser.mjs";
+import { asker, confirm, launch } from "./browser.mjs";
 
-const [url, link, endpoint] = process.argv.slice(2);
+const [url, link, endpoint, answers] = process.argv.slice(2);
+const ask = asker(answers);
 const base = url.replace("127.0.0.1", "localhost");
 const seen = { errors: [] };
 
@@ -20,6 +21,7 @@ await page.goto(`${base}/console/connect`);
 await page.getByLabel("Or add").selectOption({ label: "Endpoint with modules" });
 await page.getByLabel("Name").fill("far");
 await page.getByLabel("URL").fill(endpoint);
+await page.getByLabel("Its token").fill("token-of-far");
 await page.getByLabel("What it is, such as home-machine").fill("home-machine");
 const sent = page.waitForRequest((r) => r.url().endsWith("/api/capability-router/connect"));
 await page.getByRole("button", { name: "Add it" }).click();
@@ -36,6 +38,25 @@ await page.goto(`${base}/console/views/plain/react`);
 await page.frameLocator("iframe").getByText("React says hello from the route").waitFor();
 await page.frameLocator("iframe").getByRole("button").click();
 await page.frameLocator("iframe").getByText("clicked 1").waitFor();
+
+// A tab of the module is in the side bar, and its widget beside the chat. What is not shown here is listed.
+await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Desk" }).click();
+await page.frameLocator("iframe").getByText("mounted: hello from the desk").waitFor();
+await page.goto(`${base}/console/chat`);
+await page.locator("aside .widget", { hasText: "Side" }).frameLocator("iframe").getByText("mounted: hello from the desk").waitFor();
+await page.goto(`${base}/console/views`);
+await page.getByRole("list", { name: "Widgets" }).waitFor();
+seen.slots = await page.getByRole("list", { name: "Widgets" }).locator("li").evaluateAll((rows) => rows.map((r) => `${r.firstElementChild.textContent} ${r.lastElementChild.textContent}`));
+await page.goto(`${base}/console/views/plain/needy`);
+seen.needs = await page.frameLocator("iframe").getByRole("alert").textContent();
+
+// After a restart of the server the view opens again, without signing in.
+await page.goto(`${base}/console/views/plain/mounted`);
+await ask("restart");
+await page.reload();
+await page.frameLocator("iframe").getByText("mounted: hello from the route").waitFor({ timeout: 60_000 });
+
+seen.before = [...seen.errors];
 
 // The hostile view reports by its own route what it could do. A route that changes something needs a
 // code once; without one the view is refused, and asks no more.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -8,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,6 +107,7 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 				{ID: "mounted", Label: "Mounted", Bundle: []byte(mountedView)},
 				{ID: "react", Label: "React", Bundle: []byte(reactView)},
 				{ID: "hostile", Label: "Hostile", Bundle: []byte(hostileView)},
+				{ID: "needy", Label: "Needy", Bundle: []byte(`import {Sun} from "lucide-react"; export default Sun;`)},
 			},
 			Assets: []host.Asset{{
 				Path: "/assets/page.html", ContentType: "text/html", Body: []byte("<title>quiet</title><script>document.title = 'ran'</script>"),
@@ -117,30 +121,68 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 				},
 			}},
 		},
+		host.Module{
+			ID: "desk", Name: "@test/desk",
+			Views: []host.View{{ID: "main", Label: "Main", Bundle: []byte(strings.ReplaceAll(mountedView, `"/hello"`, ""))}},
+			Widgets: []host.Widget{
+				{ID: "side", Slot: host.SlotChatSidebar, Label: "Side", ComponentExport: "mount"},
+				{ID: "elsewhere", Slot: host.SlotCharacter, Label: "Elsewhere", ComponentExport: "mount"},
+			},
+			App:    &host.App{DisplayName: "Plain", NavTabs: []host.NavTab{{ID: "desk", Label: "Desk", Path: "/desk", ComponentExport: "mount"}}},
+			Routes: []host.Route{hello("/main", "hello from the desk")},
+		},
 		host.Module{ID: "other", Name: "@test/other", Routes: []host.Route{hello("/secret", "secret")}},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	far := httptest.NewServer(endpoint.Handler(secret.New("")))
+	var bundles atomic.Int32 // requests with the endpoint's token
+	handler := endpoint.Handler(secret.New("token-of-far"))
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			bundles.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	}))
 	defer far.Close()
 
 	home := filepath.Join(t.TempDir(), "home")
-	url, _ := serve(ctx, t, program, home, "127.0.0.1:0")
+	url, server := serve(ctx, t, program, home, "127.0.0.1:0")
 	admin := dial(t, url, home, "admin")
 	var link struct{ URL string }
 	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
 		t.Fatal(err)
 	}
-	driver := exec.CommandContext(ctx, "node", "views.mjs", url, link.URL, far.URL)
+	answers := filepath.Join(t.TempDir(), "answer")
+	driver := exec.CommandContext(ctx, "node", "views.mjs", url, link.URL, far.URL, answers)
 	driver.Stderr = os.Stderr
 	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
 	if err != nil {
 		t.Fatalf("reading the token: %v", err)
 	}
 	driver.Env = append(os.Environ(), "ADMIN_TOKEN="+strings.TrimSpace(string(token)))
-	answer, err := driver.Output()
+	lines, err := driver.StdoutPipe()
+	if err == nil {
+		err = driver.Start()
+	}
 	if err != nil {
+		t.Fatalf("starting the browser's script: %v", err)
+	}
+	var answer []byte
+	scan := bufio.NewScanner(lines)
+	for scan.Scan() {
+		if scan.Text() != "restart" {
+			answer = slices.Clone(scan.Bytes())
+			continue
+		}
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+		_, server = serve(ctx, t, program, home, strings.TrimPrefix(url, "http://"))
+		if err := os.WriteFile(answers+".restart", nil, 0o600); err != nil {
+			t.Fatalf("answering the script: %v", err)
+		}
+	}
+	if err := driver.Wait(); err != nil {
 		t.Fatalf("the browser's script: %v", err)
 	}
 	var seen struct {
@@ -149,14 +191,26 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 			Provider string
 			Endpoint struct{ ID, BaseURL string }
 		}
-		Pages int
-		Again int
+		Pages  int
+		Again  int
+		Needs  string
+		Slots  []string
+		Before []string // errors of the page before the hostile view
 	}
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("%v in %s", err, answer)
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	if !strings.Contains(seen.Needs, "imports lucide-react, which the console does not offer") {
+		t.Errorf("a view that needs more: got %q, want the name of what it imports", seen.Needs)
+	}
+	if got := strings.Join(seen.Slots, ", "); got != "Elsewhere not shown here, Side on the page Chat" || len(seen.Before) > 0 {
+		t.Errorf("the widgets: got %q and the errors %q; want where each is shown, and none", got, seen.Before)
+	}
+	if bundles.Load() == 0 {
+		t.Error("got 0 requests to the endpoint with its token, want some")
+	}
 	if reported != 1 || len(report.Worked) > 0 {
 		t.Errorf("got %d reports, what worked: %q, want 1 report and nothing", reported, report.Worked)
 	}

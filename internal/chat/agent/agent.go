@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/invoke"
@@ -191,6 +192,14 @@ type Done struct {
 	Effect     capability.Effect `json:"effect"`
 	Approval   string            `json:"approval,omitempty"`
 	Failed     bool              `json:"failed,omitempty"`
+	Page       bool              `json:"page,omitempty"` // the tool has a page, see [Engine.Page]
+}
+
+// Page is what the page of a tool receives of one call.
+type Page struct {
+	Action capability.Action `json:"action"`
+	Input  jsonx.Raw         `json:"input"`
+	Result jsonx.Raw         `json:"result"`
 }
 
 // Outcome is the end of a run, or its waiting.

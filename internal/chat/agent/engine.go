@@ -349,6 +349,26 @@ func (e *Engine) Done(ctx context.Context, who capability.Principal, id string) 
 	return c.done, nil
 }
 
+// Page returns what the page of a tool is given of one call of a run. Errors: as of Get; not_found for a
+// call whose tool has no page, or whose result was too large to be kept.
+func (e *Engine) Page(ctx context.Context, who capability.Principal, id, invocation string) (Page, error) {
+	if _, err := e.Get(ctx, who, id); err != nil {
+		return Page{}, err
+	}
+	records, err := e.cfg.Journal.Records(ctx, id)
+	if err != nil {
+		return Page{}, capability.AsError(err)
+	}
+	for _, rec := range records {
+		var r result
+		if rec.Kind == kindResult && json.Unmarshal(rec.Doc, &r) == nil && r.Page != nil && r.Done != nil && r.Done.Invocation == invocation {
+			return *r.Page, nil
+		}
+	}
+	return Page{}, capability.Errorf(capability.CodeNotFound, "agent", "the run %s keeps no result of %.80q for a page", id, invocation).
+		With("no_page", "open the tool in the catalog, and call it there")
+}
+
 func visible(who capability.Principal, r Run) bool {
 	return r.Person == who.ID || who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 }

@@ -8,10 +8,11 @@ const (
 	maxDescribed   = 20 // tools that a run adds because the model described them
 	maxSchemas     = 64 << 10
 	maxDescription = 2 << 10
-	maxResult      = 16 << 10 // of a result's text for the model
-	maxCutNote     = 100      // of which the note that it was cut
-	maxParallel    = 8        // reads of one answer at the same time
-	maxAsks        = 3        // approvals that are requested for one call
+	maxResult      = 16 << 10  // of a result's text for the model
+	maxCutNote     = 100       // of which the note that it was cut
+	maxParallel    = 8         // reads of one answer at the same time
+	maxPage        = 256 << 10 // of a result that is kept for the page of its tool
+	maxAsks        = 3         // approvals that are requested for one call
 )
 
 // Limits of a character.

@@ -116,6 +116,7 @@ type result struct {
 	// decided in time.
 	Error    *capability.Error    `json:"error,omitempty"`
 	Decision policy.ApprovalState `json:"decision,omitzero"`
+	Page     *Page                `json:"page,omitempty"`
 }
 
 type guidance struct {

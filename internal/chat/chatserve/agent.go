@@ -20,6 +20,7 @@ type Agent interface {
 	Get(ctx context.Context, who capability.Principal, id string) (agent.Run, error)
 	Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[agent.Event], error)
 	Done(ctx context.Context, who capability.Principal, id string) ([]agent.Done, error)
+	Page(ctx context.Context, who capability.Principal, id, invocation string) (agent.Page, error)
 	Cancel(ctx context.Context, who capability.Principal, id string) error
 	Record(ctx context.Context, who capability.Principal, id string) (agent.Recording, error)
 	Usage(ctx context.Context, who capability.Principal, days int) ([]agent.Day, error)
@@ -99,6 +100,12 @@ func (s *Surface) agentRun(w http.ResponseWriter, r *http.Request, who capabilit
 // agentRecording returns what it takes to repeat a run offline.
 func (s *Surface) agentRecording(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	out, err := s.Agent.Record(r.Context(), who, r.PathValue("run"))
+	return answer(w, out, err)
+}
+
+// agentPage returns the input and the result of one call, for the page of its tool.
+func (s *Surface) agentPage(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	out, err := s.Agent.Page(r.Context(), who, r.PathValue("run"), r.PathValue("call"))
 	return answer(w, out, err)
 }
 

@@ -56,6 +56,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("GET /api/v1/agent/runs/{run}", s.withAgent(s.agentRun))
 	handle("GET /api/v1/agent/runs/{run}/recording", s.withAgent(s.agentRecording))
 	handle("GET /api/v1/agent/runs/{run}/events", s.withAgent(s.agentEvents))
+	handle("GET /api/v1/agent/runs/{run}/pages/{call}", s.withAgent(s.agentPage))
 	handle("POST /api/v1/agent/runs/{run}/cancel", s.withAgent(s.agentCancel))
 	handle("POST /api/v1/extensions/execute", s.execute)
 	handle("GET /api/v1/invocations", s.runs)

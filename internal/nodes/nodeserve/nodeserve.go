@@ -230,11 +230,11 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.list",
 			"%q is not a state of a node; use connected, disconnected or draining", status)
 	}
-	cursor := q.Get("cursor")
+	cursor, part := q.Get("cursor"), q.Get("q")
 	all := s.Gateway.Fleet().List(fleet.Filter{
 		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people(who),
 		Visible: func(n *fleet.Node) bool {
-			return n.ID > cursor && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
+			return n.ID > cursor && strings.Contains(n.ID, part) && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
 		},
 	})
 	out, next := []view{}, ""
@@ -245,7 +245,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		out = append(out, viewOf(&all[i], q.Get("functions") == "full"))
 	}
-	return httpapi.Answer(w, map[string]any{"nodes": out, "next": next}, nil)
+	return httpapi.Answer(w, map[string]any{"nodes": out, "next": next, "total": len(all)}, nil)
 }
 
 // words removes blank values, which do not restrict the list.

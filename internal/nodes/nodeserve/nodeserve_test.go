@@ -300,6 +300,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 		{capability.RoleOperator, "?status=disconnected", "[away]"},
 		{capability.RoleAgent, "?status=disconnected", "[]"},
 		{capability.RoleOperator, "?cursor=a", "[anns away]"},
+		{capability.RoleOperator, "?q=nn", "[anns]"},
 		{capability.RoleOperator, "?limit=1", "[a]"},
 		{capability.RoleOperator, "?limit=1&cursor=a", "[anns]"},
 	} {
@@ -321,6 +322,9 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 	if _, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes?functions=full"); !strings.Contains(body,
 		`"timeout_seconds":1.5`) || !strings.Contains(body, `"tags":[]`) {
 		t.Errorf("s.as: body = %q, want it to contain \"\\\"timeout_seconds\\\":1.5\" and it to contain \"\\\"tags\\\":[]\"", body)
+	}
+	if _, body := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes?limit=1"); !strings.Contains(body, `"total":3`) {
+		t.Errorf("the first of three nodes: got %s, want the total 3", body)
 	}
 	var nowhere string
 	for _, id := range []string{"nowhere", "anns", "away"} { // the same answer for each

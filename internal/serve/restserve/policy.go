@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -234,6 +235,31 @@ func appOf(e *catalog.Entry) *mcpwire.App {
 type named struct {
 	entry       *catalog.Entry
 	name, order string
+	where       string // name and provider in lower case
+}
+
+// toolOrder holds the entries that agents may see in the order of their names, for the last snapshot.
+type toolOrder struct {
+	mu   sync.Mutex
+	snap *catalog.Snapshot
+	list []named
+}
+
+func (o *toolOrder) of(snap *catalog.Snapshot) []named {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.snap == snap {
+		return o.list
+	}
+	o.snap, o.list = snap, nil
+	for e := range snap.Entries() {
+		if e.VisibleTo(capability.AudienceAgent) {
+			name := nameInRules(e)
+			o.list = append(o.list, named{e, name, name + "\x00" + string(e.ID), strings.ToLower(name + " " + string(e.Key()))})
+		}
+	}
+	slices.SortFunc(o.list, func(a, b named) int { return strings.Compare(a.order, b.order) })
+	return o.list
 }
 
 // matching returns the entries that agents may see, whose names or providers contain all words and
@@ -241,20 +267,18 @@ type named struct {
 // the names in tools/list.
 func (s *Surface) matching(words []string, effect capability.Effect, listed map[capability.ID]string) []named {
 	var out []named
-	for e := range s.Catalog.Snapshot().Entries() {
-		if !e.VisibleTo(capability.AudienceAgent) || effect != "" && e.Effect != effect {
+	for _, e := range s.order.of(s.Catalog.Snapshot()) {
+		if effect != "" && e.entry.Effect != effect {
 			continue
 		}
-		name := nameInRules(e)
 		if len(words) > 0 {
-			where := strings.ToLower(name + " " + listed[e.ID] + " " + string(e.Key()))
-			if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(where, word) }) {
+			name := strings.ToLower(listed[e.entry.ID])
+			if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.where, word) && !strings.Contains(name, word) }) {
 				continue
 			}
 		}
-		out = append(out, named{e, name, name + "\x00" + string(e.ID)})
+		out = append(out, e)
 	}
-	slices.SortFunc(out, func(a, b named) int { return strings.Compare(a.order, b.order) })
 	return out
 }
 

@@ -106,10 +106,14 @@ type Config struct {
 }
 
 // Surface serves /api/v1.
-type Surface struct{ Config }
+type Surface struct {
+	Config
+
+	order toolOrder
+}
 
 // New returns the surface.
-func New(cfg Config) *Surface { return &Surface{cfg} }
+func New(cfg Config) *Surface { return &Surface{Config: cfg} }
 
 // Routes adds every path of /api/v1 to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {

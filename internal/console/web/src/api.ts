@@ -36,8 +36,8 @@ export interface Verification {
 
 export const verification = signal<Verification | null>(null);
 
-async function once(method: string, path: string, body: unknown, verified: string, background: boolean): Promise<Response> {
-  const headers: Record<string, string> = { Accept: "application/json", "Junctor-Console": secret.value };
+async function once(method: string, path: string, body: unknown, verified: string, background: boolean, accept = "application/json"): Promise<Response> {
+  const headers: Record<string, string> = { Accept: accept, "Junctor-Console": secret.value };
   if (background) headers["Junctor-Background"] = "1"; // does not keep the session alive
   if (verified) headers["Junctor-Verification"] = verified;
   const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
@@ -81,11 +81,11 @@ export async function call<T = any>(method: string, path: string, body?: unknown
   return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
 }
 
-async function answered(method: string, path: string, body: unknown, background: boolean, ask: boolean): Promise<Response> {
+async function answered(method: string, path: string, body: unknown, background: boolean, ask: boolean, accept?: string): Promise<Response> {
   let verified = "";
   let open: { id: string; what: string; options: any } | null = null;
   for (;;) {
-    const r = await once(method, path, body, verified, background);
+    const r = await once(method, path, body, verified, background, accept);
     if (r.ok) return r;
     const e = await failure(r);
     if (r.status === 401) {
@@ -109,5 +109,24 @@ async function answered(method: string, path: string, body: unknown, background:
 
 export const get = <T = any>(path: string, background = false) => call<T>("GET", path, undefined, background);
 export const getText = async (path: string): Promise<string> => (await answered("GET", path, undefined, false, true)).text();
+const maxEvent = 4 << 20; // characters of one line
+
+/** Posts body and passes on each event of the answer, by its name. */
+export async function stream(path: string, body: unknown, each: (kind: string, value: unknown) => void): Promise<void> {
+  const r = await answered("POST", path, body, false, true, "application/x-ndjson");
+  const reader = r.body!.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+  let buffer = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    buffer += value ?? "";
+    if (buffer.length > maxEvent) throw new Error("The answer has an event that is too long.");
+    const lines = buffer.split("\n");
+    buffer = lines.pop() ?? "";
+    if (done && buffer) lines.push(buffer);
+    for (const line of lines) if (line.trim()) for (const [kind, v] of Object.entries(JSON.parse(line))) each(kind, v);
+    if (done) return;
+  }
+}
+
 export const post = <T = any>(path: string, body: unknown = {}) => call<T>("POST", path, body);
 export const remove = <T = any>(path: string) => call<T>("DELETE", path);

@@ -1,12 +1,12 @@
 import { useSignal, effect } from "@preact/signals";
-import { render } from "preact";
+import { type ComponentType, h, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
 import { sign } from "./passkey";
 import { go, here, href } from "./route";
-import { ago, useLoad, visible } from "./ui";
+import { ago, forThePage, lettersAct, switchLetters, useLoad, visible } from "./ui";
 import { Approvals, ApprovalPage } from "./pages/approvals";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
@@ -16,11 +16,13 @@ import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access } from "./pages/access";
+import { ExplanationPage, WhyPage } from "./pages/explain";
 import { Chat } from "./pages/chat";
 import { NodePage, Nodes } from "./pages/nodes";
 import { System } from "./pages/system";
 import { TaskPage, Tasks } from "./pages/tasks";
 import { Usage } from "./pages/usage";
+import { tabPath, useContributed } from "./pages/frames";
 import { ViewPage, Views } from "./pages/views";
 
 const pages: { path: string; name: string; group?: string; key?: string }[] = [
@@ -49,6 +51,13 @@ function applyTheme(value: string): void {
 
 applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
+/** A page that few people open; its code is loaded with it. */
+function Later(p: { load: () => Promise<ComponentType> }) {
+  const page = useSignal<ComponentType | null>(null);
+  useEffect(() => void p.load().then((c) => (page.value = c)), []);
+  return page.value ? h(page.value, {}) : <p class="sub">Loading…</p>;
+}
+
 function Page() {
   const [, first = "", second = "", third = ""] = here.value.split("?")[0].split("/").map(decodeURIComponent);
   switch (first) {
@@ -61,7 +70,14 @@ function Page() {
     case "chat":
       return <Chat session={second} key={second} />;
     case "catalog":
+      if (third === "why") return <WhyPage action={second} key={here.value} />;
       return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
+    case "choices":
+      return <Later load={() => import("./pages/choices").then((m) => m.Choices)} />;
+    case "kit":
+      return <Later load={() => import("./pages/kit").then((m) => m.Kit)} />;
+    case "explain":
+      return <ExplanationPage id={second} />;
     case "connect":
       return <Connect />;
     case "providers":
@@ -73,7 +89,9 @@ function Page() {
     case "usage":
       return <Usage />;
     case "views":
-      return third ? <ViewPage module={second} id={third} /> : <Views />;
+      return third ? <ViewPage module={second} id={third} kind="view" key={here.value} /> : <Views />;
+    case "tabs":
+      return <ViewPage module={second} id={third} kind="tab" key={here.value} />;
     case "audit":
       return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
     case "access":
@@ -93,10 +111,32 @@ function Page() {
   );
 }
 
+function changeTheme(): void {
+  const next = theme() === "dark" ? "light" : "dark";
+  localStorage.setItem("junctor.theme", next);
+  applyTheme(next);
+}
+
+function signOut(): void {
+  void call("DELETE", "/console/session").finally(() => {
+    keep("");
+    share();
+    void signedOut().catch(() => {}); // the browser may have lost the subscription
+  });
+}
+
+// commands are in the palette too, because the narrow page has no room for their buttons.
+const commands = [
+  { label: "Keys of one letter on or off", kind: "command", path: "+", do: switchLetters },
+  { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },
+  { label: "Sign out", kind: "command", path: "-", do: signOut },
+];
+
 /** Where an id leads. */
 function jump(text: string): string | null {
   if (/^(apr|cnf)_/.test(text)) return `/approvals/${text}`;
   if (/^run_/.test(text)) return `/audit/${text}`;
+  if (/^exp_/.test(text)) return `/explain/${text}`;
   if (/^thr_/.test(text)) return `/tasks/${text}`;
   if (/^\d+$/.test(text)) return `/audit/${text}`;
   return null;
@@ -109,15 +149,21 @@ function Palette(p: { close: () => void }) {
   useEffect(() => box.current?.showModal(), []);
   const q = text.value.trim().toLowerCase();
   const tools = useLoad<{ tools: any[] }>(q.length > 1 ? `/api/v1/tools?limit=40&q=${encodeURIComponent(q)}` : null, /^$/, 600000);
+  const slashes = useLoad<{ commands: any[] }>(q.startsWith("/") ? "/api/v1/chat/slash-commands?enabled_only=true" : null, /^$/, 600000);
   const id = jump(text.value.trim());
-  const items: { label: string; kind: string; path: string }[] = [];
+  const items: { label: string; kind: string; path: string; do?: () => void }[] = [];
   if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
   for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
+  for (const c of commands) if (c.label.toLowerCase().includes(q)) items.push(c);
+  if (q.startsWith("/")) for (const c of slashes.data?.commands ?? []) {
+    if (c.name.startsWith(q.split(" ")[0])) items.push({ label: visible(c.name), kind: visible(c.summary), path: `/chat?text=${encodeURIComponent(`${c.name} `)}` });
+  }
   if (q) for (const t of tools.data?.tools ?? []) {
     items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
   }
   const open = (i: number) => {
-    if (items[i]) go(items[i].path);
+    if (items[i]?.do) items[i].do();
+    else if (items[i]) go(items[i].path);
     p.close();
   };
   return (
@@ -221,9 +267,11 @@ function Live() {
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
   const attention = useLoad<{ approvals: number; total: number }>("/api/v1/attention", /^(approval|confirmation|grant|task|agent|upstream|catalog)\./);
+  const tabs = useContributed("nav");
   const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
   const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current?.path]);
   useEffect(() => {
     document.title = `${waiting ? `(${waiting}) ` : ""}${current?.name ?? "junctor"} · junctor`;
   }, [waiting, current?.name]);
@@ -235,9 +283,10 @@ function Shell(p: { who: string }) {
         palette.value = true;
         return;
       }
-      const t = e.target as HTMLElement;
-      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || document.querySelector("dialog[open]")) return;
-      if (e.key === "g") {
+      if (!forThePage(e) || !lettersAct()) return;
+      if (e.key === "w" && Date.now() - g >= 1000) {
+        document.querySelector<HTMLAnchorElement>("main a[data-why]")?.click();
+      } else if (e.key === "g") {
         g = Date.now();
       } else if (Date.now() - g < 1000) {
         const page = pages.find((x) => x.key === e.key);
@@ -270,11 +319,7 @@ function Shell(p: { who: string }) {
         <button
           type="button"
           class="plain opt"
-          onClick={() => {
-            const next = theme() === "dark" ? "light" : "dark";
-            localStorage.setItem("junctor.theme", next);
-            applyTheme(next);
-          }}
+          onClick={changeTheme}
         >
           Theme
         </button>
@@ -282,13 +327,7 @@ function Shell(p: { who: string }) {
         <button
           type="button"
           class="plain opt"
-          onClick={() =>
-            void call("DELETE", "/console/session").finally(() => {
-              keep("");
-              share();
-              void signedOut().catch(() => {}); // the browser may have lost the subscription
-            })
-          }
+          onClick={signOut}
         >
           Sign out
         </button>
@@ -303,6 +342,12 @@ function Shell(p: { who: string }) {
               {x.path === "/approvals" && (attention.data?.approvals ?? 0) > 0 && <span class="n wait">{attention.data?.approvals}</span>}
             </a>
           </>
+        ))}
+        {tabs.length > 0 && <h2>Of endpoints</h2>}
+        {tabs.map((t) => (
+          <a key={tabPath(t)} href={href(tabPath(t))} aria-current={path === tabPath(t) ? "page" : undefined} title={`From ${visible(t.module)}`}>
+            <span class="clip">{visible(t.label || t.id)}</span>
+          </a>
         ))}
       </nav>
       <main id="main">

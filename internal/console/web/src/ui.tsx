@@ -9,13 +9,13 @@ export interface Loaded<T> {
   data: T | null;
   error: Failure | null;
   at: number;
-  reload(): void;
+  reload(): Promise<void>;
 }
 
 /** Loads path, again whenever the feed tells an event that topics match, and every few seconds. */
 export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, everyMs = 15000): Loaded<T> {
   const [state, set] = useState<{ path: string | null; data: T | null; error: Failure | null; at: number }>({ path, data: null, error: null, at: 0 });
-  const run = useRef<() => void>(() => {});
+  const run = useRef<() => Promise<void>>(async () => {});
   useEffect(() => {
     if (!path) return;
     let stopped = false;
@@ -68,6 +68,50 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
   return { data: mine ? state.data : null, error: mine ? state.error : null, at: state.at, reload: () => run.current() };
 }
 
+/** Loads the first page of a list, whose filter is done by the server, and further ones by more(). The items are in the member of
+ * the answer's that is named, and the next page begins after the answer's next. */
+export function usePaged<T>(path: string, member: string, cursor: string, filter: URLSearchParams, topics: RegExp, everyMs?: number) {
+  const key = String(filter);
+  const list = useLoad<any>(`${path}?${key}`, topics, everyMs);
+  const more = useSignal<{ of: string; items: T[]; next?: string }>({ of: "", items: [] });
+  const added = more.value.of === key ? more.value : { items: [], next: list.data?.next as string | undefined };
+  return {
+    list,
+    items: [...((list.data?.[member] ?? []) as T[]), ...added.items],
+    next: added.next,
+    async more() {
+      const q = new URLSearchParams(filter);
+      q.set(cursor, added.next!);
+      const page = await get(`${path}?${q}`);
+      more.value = { of: key, items: [...added.items, ...page[member]], next: page.next };
+    },
+  };
+}
+
+/** A value that follows another once that has been still, so that typing does not ask at each key. */
+export function useStill(value: string): string {
+  const still = useSignal(value);
+  useEffect(() => {
+    const timer = setTimeout(() => (still.value = value), 200);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return still.value;
+}
+
+/** The end of a list that has more. */
+export function More(p: { next?: string; shown: number; total?: number; more: () => Promise<void> }) {
+  if (!p.next) return null;
+  return (
+    <p class="btns">
+      <Act do={p.more}>Show more</Act>
+      <span class="n">
+        {p.shown}
+        {p.total !== undefined && ` of ${p.total}`}
+      </span>
+    </p>
+  );
+}
+
 /** The three states of a list that has nothing to show yet, and the data otherwise. */
 export function Show<T>(p: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const { data, error, at } = p.of;
@@ -75,14 +119,14 @@ export function Show<T>(p: { of: Loaded<T>; children: (data: T) => ComponentChil
     return error ? <Trouble error={error} /> : <p class="sub">Loading…</p>;
   }
   return (
-    <div class={error ? "stale" : undefined}>
+    <>
       {error && (
         <p class="note bad" role="status">
           {error.message} Shown is what was known {ago(at)} ago.
         </p>
       )}
-      {p.children(data)}
-    </div>
+      <div class={error ? "stale" : undefined}>{p.children(data)}</div>
+    </>
   );
 }
 
@@ -199,7 +243,7 @@ export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, inde
   const view = useSignal(720);
   useEffect(() => {
     if (box.current) view.value = box.current.clientHeight || 720;
-  }, []);
+  }, [p.items.length]);
   const from = Math.max(0, Math.floor(top.value / height) - 6);
   const to = Math.min(p.items.length, Math.ceil((top.value + view.value) / height) + 6);
   return (
@@ -212,6 +256,20 @@ export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, inde
 }
 
 export const json = (v: unknown) => visible(JSON.stringify(v, null, 2));
+
+const keysOff = "junctor.keys";
+
+/** Whether keys of one letter act. A person who dictates, or types by accident, switches them off. */
+export const lettersAct = () => localStorage.getItem(keysOff) !== "off";
+export const switchLetters = () => (lettersAct() ? localStorage.setItem(keysOff, "off") : localStorage.removeItem(keysOff));
+
+/** Whether a key is for the page: not for a field or dialog, and no shortcut of the browser. */
+export const forThePage = (e: KeyboardEvent) => {
+  const t = e.target as HTMLElement;
+  return !(e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]"));
+};
+
+export const count = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 export function bytes(n: number): string {
   return n < 1024 ? `${n} bytes` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;

@@ -44,7 +44,7 @@ async function run(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     tell({ kind: "down" });
     await new Promise((done) => setTimeout(done, wait));
-    wait = Math.min(wait * 2, 8000);
+    wait = Math.min(wait * 2, 4000); // so that the page is live again five seconds after the server
   }
 }
 

@@ -52,7 +52,8 @@ async function main(): Promise<void> {
   try {
     module = await import(body.dataset.bundle!);
   } catch (e) {
-    card(`This view cannot be loaded: ${(e as Error).message}`);
+    const missing = /specifier ['"]([^'"]+)['"]/.exec((e as Error).message)?.[1];
+    card(missing ? `This view imports ${missing}, which the console does not offer. It offers react, react-dom and react/jsx-runtime.` : `This view cannot be loaded: ${(e as Error).message}`);
     return;
   }
   const name = body.dataset.export;
@@ -63,11 +64,11 @@ async function main(): Promise<void> {
   }
   try {
     if (component === module.mount || component.name === "mount") {
-      component(root, { load, call, every: 5000 });
+      component(root, { load, call, request, every: 5000 });
       return;
     }
     const react: any = await import("react-at-runtime");
-    react.createRoot(root).render(react.createElement(component, { load, call, interact: (capability: string, params: unknown) => request("interact", { capability, params }) }));
+    react.createRoot(root).render(react.createElement(component, { load, call, request, interact: (capability: string, params: unknown) => request("interact", { capability, params }) }));
   } catch (e) {
     card(`This view failed: ${(e as Error).message}`);
   }

@@ -42,6 +42,55 @@ function Passkeys() {
   );
 }
 
+const decided: Record<string, ["ok" | "wait" | "bad", string]> = { allow: ["ok", "allowed"], ask: ["wait", "asks first"], deny: ["bad", "forbidden"] };
+
+/** Asks the rules what would happen, without calling anything. */
+function May(p: { people: string[] }) {
+  const who = useSignal("");
+  const what = useSignal("");
+  const found = useSignal<{ results: any[] } | null>(null);
+  const ask = async () => (found.value = await post("/api/v1/policy/test", { as: who.value || p.people[0], target: what.value.trim() }));
+  return (
+    <>
+      <h2>
+        May it? <span class="n">what the rules decide about a call; nothing is called</span>
+      </h2>
+      <form
+        class="bar"
+        onSubmit={(e) => {
+          e.preventDefault();
+        }}
+      >
+        <select aria-label="Who would call" value={who.value || p.people[0]} onChange={(e) => (who.value = e.currentTarget.value)}>
+          {p.people.map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+        <input type="search" aria-label="Tool that would be called" placeholder="tool, such as files/write_file" value={what.value} onInput={(e) => (what.value = e.currentTarget.value)} />
+        <Act do={ask}>Ask the rules</Act>
+      </form>
+      {found.value && (
+        <ul class="list" aria-label="Decisions of the rules">
+          {found.value.results.map((r) => (
+            <li class="row c-flat" key={r.capability}>
+              <Tag is={decided[r.decision]?.[0]}>{decided[r.decision]?.[1] ?? visible(r.decision)}</Tag>
+              <span>
+                <b>{visible(r.tool)}</b> <span class="who">{visible(r.because ?? "")}</span>
+                {(r.rules ?? []).map((rule: any) => (
+                  <div class="m who" key={rule.id}>
+                    {visible(rule.file)}:{rule.line} {visible(rule.id)}
+                  </div>
+                ))}
+              </span>
+              <span class="who opt clip">{visible(r.provider)}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
 export function Access() {
   const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
   const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./);
@@ -82,6 +131,7 @@ export function Access() {
           </ul>
         )}
       </Show>
+      <May people={(tokens.data?.tokens ?? []).filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role)).sort((a, b) => Number(b.role === "agent") - Number(a.role === "agent")).map((t) => `${t.role}:${t.name}`)} />
       <Passkeys />
       <h2>Grants</h2>
       <Show of={grants}>

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, post } from "../api";
 import { Act, Trouble, messageLimit, visible } from "../ui";
+import { type Link, LinkAsk, canOpen } from "./frames";
 
 /** What a tool declares of its page. */
 export interface AppOf {
@@ -25,7 +26,7 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
   const ticket = useSignal<Ticket | null>(null);
   const failed = useSignal<Failure | null>(null);
   const height = useSignal(320);
-  const link = useSignal<{ url: string; answer(opened: boolean): void } | null>(null);
+  const link = useSignal<Link | null>(null);
   const server = p.tool.split("/")[0];
   const open = (allow: boolean) =>
     post<Ticket>("/console/apps", { tool: p.tool, allow }).then(
@@ -81,7 +82,7 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
           return answer({});
         case "ui/open-link": {
           const url = String(params?.url ?? "");
-          if (!/^https?:\/\//.test(url) || !URL.canParse(url) || link.value) return refuse(-32000, "the link cannot be opened");
+          if (!canOpen(url) || link.value) return refuse(-32000, "the link cannot be opened");
           link.value = {
             url,
             answer(opened) {
@@ -129,21 +130,7 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
           </span>
         )}
       </div>
-      {link.value && (
-        <div class="note" role="alert">
-          <p>
-            The page asks to open <span class="m">{visible(link.value.url)}</span>
-          </p>
-          <div class="btns">
-            <a class="b p" href={link.value.url} target="_blank" rel="noopener noreferrer" onClick={() => link.value?.answer(true)}>
-              Open {visible(new URL(link.value.url).host)}
-            </a>
-            <button type="button" class="b" onClick={() => link.value?.answer(false)}>
-              Do not open
-            </button>
-          </div>
-        </div>
-      )}
+      {link.value && <LinkAsk link={link.value} />}
       <iframe
         key={t.ticket}
         ref={frame}

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
 import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, Show, Tag, Title, Trouble, forThePage, lettersAct, useLoad, visible } from "../ui";
 import { Change } from "./compare";
 import { Answers, Values, Whole, states, topics, waits } from "./answers";
 
@@ -30,8 +30,7 @@ export function Gist(p: { a: Approval }) {
 export function useKeys(keys: Record<string, () => void>): void {
   useLayoutEffect(() => {
     const on = (e: KeyboardEvent) => {
-      const t = e.target as HTMLElement;
-      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]")) return;
+      if (!forThePage(e) || (e.key.length === 1 && !lettersAct())) return;
       const f = keys[e.key];
       if (f) {
         e.preventDefault();

@@ -220,6 +220,11 @@ export function AuditRecord(p: { seq: string }) {
                   <Fact name="Link to the record before" value={(r as any).prev_hash} />
                 </dl>
                 <p class="btns">
+                  {m.selection?.explanation_id && (
+                    <a class="b" data-why href={href(`/explain/${encodeURIComponent(m.selection.explanation_id)}`)}>
+                      Why this provider <kbd>w</kbd>
+                    </a>
+                  )}
                   <a class="b" href={href(`/audit/${r.seq - 1}`)}>
                     Before
                   </a>

@@ -2,10 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
-import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, useLoad, visible } from "../ui";
+import { Act, Empty, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
+import { type Explained, Funnel } from "./explain";
 
 interface Tool {
   name: string;
@@ -25,27 +26,14 @@ const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks fir
 export function Catalog() {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const as = query.get("as") ?? "";
-  const text = useSignal(query.get("q") ?? "");
-  const typed = useSignal(text.value); // what was typed, before the pause after which it counts
+  const typed = useSignal(query.get("q") ?? "");
+  const text = useStill(typed.value);
   const effect = useSignal("");
   const decision = useSignal("");
   const filter = new URLSearchParams({ limit: "500" });
-  for (const [k, v] of Object.entries({ as, q: text.value, effect: effect.value, decision: decision.value })) if (v) filter.set(k, v);
-  const list = useLoad<{ tools: Tool[]; total: number; next?: string }>(`/api/v1/tools?${filter}`, /^(catalog|grant|policy)\./);
-  const more = useSignal<{ of: string; tools: Tool[]; next?: string }>({ of: "", tools: [] });
+  for (const [k, v] of Object.entries({ as, q: text, effect: effect.value, decision: decision.value })) if (v) filter.set(k, v);
+  const { list, items: shown, next, more } = usePaged<Tool>("/api/v1/tools", "tools", "after", filter, /^(catalog|grant|policy)\./);
   const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
-  const key = String(filter);
-  const added = more.value.of === key ? more.value : { tools: [], next: list.data?.next };
-  const shown = [...(list.data?.tools ?? []), ...added.tools];
-  useEffect(() => {
-    const timer = setTimeout(() => (text.value = typed.value), 200);
-    return () => clearTimeout(timer);
-  }, [typed.value]);
-  const next = async () => {
-    filter.set("after", added.next!);
-    const page = await get(`/api/v1/tools?${filter}`);
-    more.value = { of: key, tools: [...added.tools, ...page.tools], next: page.next };
-  };
   const people = (tokens.data?.tokens ?? []).filter((t) => !t.revoked && t.role !== "task" && t.role !== "node");
   return (
     <>
@@ -74,15 +62,16 @@ export function Catalog() {
             </option>
           ))}
         </select>
-        <span class="n">{list.data ? `${list.data.total} tools` : ""}</span>
+        <span class="n">{list.data ? count(list.data.total, "tool") : ""}</span>
+        <a href={href("/choices")}>Conflicts and choices</a>
       </div>
       <Show of={list}>
         {({ total }) =>
-          total === 0 && !text.value && !effect.value && !decision.value ? (
+          total === 0 && !text && !effect.value && !decision.value ? (
             <Empty command="junctor mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
           ) : shown.length === 0 ? (
             <Empty>
-              No tool matches “{text.value}”
+              No tool matches “{text}”
               {effect.value && ` with effect ${effect.value}`}
               {decision.value && ` that is ${decisionWords[decision.value]}`}.
             </Empty>
@@ -105,14 +94,7 @@ export function Catalog() {
                 </a>
               )}
             />
-            {added.next && (
-              <p class="btns">
-                <Act do={next}>Show more</Act>
-                <span class="n">
-                  {shown.length} of {total}
-                </span>
-              </p>
-            )}
+              <More next={next} shown={shown.length} total={total} more={more} />
             </>
           )
         }
@@ -124,7 +106,7 @@ export function Catalog() {
 export function CatalogEntry(p: { action: string }) {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const as = query.get("as");
-  const why = useLoad<any>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
+  const why = useLoad<Explained>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
   const words = p.action.split(/[./]/).pop() ?? "";
   const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as ? `&as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
   const entry = useSignal<any>(null);
@@ -155,21 +137,13 @@ export function CatalogEntry(p: { action: string }) {
       <Title sub={visible(entry.value?.description ?? "")}>{toolOf(p.action)}</Title>
       <div class="two">
         <div>
-          <h2>Why this provider</h2>
-          <Show of={why}>
-            {(w) => (
-              <ol class="list steps">
-                {String(w.text ?? "")
-                  .split("\n")
-                  .filter((l) => /^\s+\d/.test(l))
-                  .map((line, i) => (
-                    <li class="row" key={i}>
-                      {visible(line.trim().replace(/^\d+\s+/, ""))}
-                    </li>
-                  ))}
-              </ol>
-            )}
-          </Show>
+          <h2>
+            Why this provider{" "}
+            <a class="n" data-why href={href(`/catalog/${encodeURIComponent(p.action)}/why`)}>
+              with another context <kbd>w</kbd>
+            </a>
+          </h2>
+          <Show of={why}>{(w) => <Funnel of={w} />}</Show>
           <h2>Try it</h2>
           <label class="field">
             Input as JSON

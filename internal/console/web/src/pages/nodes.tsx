@@ -1,32 +1,62 @@
+import { useSignal } from "@preact/signals";
 import { post, remove } from "../api";
 import { go, href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, count, useLoad, usePaged, useStill, visible } from "../ui";
 import { Fact } from "./audit";
 
 export function Nodes() {
-  const list = useLoad<{ nodes: any[] }>("/api/v1/nodes", /^(node|skill)\./, 5000);
+  const typed = useSignal("");
+  const text = useStill(typed.value);
+  const called = useSignal("");
+  const has = useStill(called.value);
+  const status = useSignal("");
+  const filter = new URLSearchParams({ limit: "200" });
+  for (const [k, v] of Object.entries({ q: text, function: has, status: status.value })) if (v) filter.set(k, v);
+  const { list, items, next, more } = usePaged<any>("/api/v1/nodes", "nodes", "cursor", filter, /^(node|skill)\./, 5000);
   return (
     <>
       <Title sub="Devices that offer functions: they connect to junctor, nothing connects to them.">Nodes</Title>
+      <div class="bar">
+        <input type="search" aria-label="Id" placeholder="part of an id" value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
+        <input type="search" aria-label="Function" placeholder="has the function" value={called.value} onInput={(e) => (called.value = e.currentTarget.value)} />
+        <select aria-label="State" value={status.value} onChange={(e) => (status.value = e.currentTarget.value)}>
+          <option value="">any state</option>
+          {["connected", "draining", "disconnected"].map((s) => (
+            <option key={s}>{s}</option>
+          ))}
+        </select>
+        <span class="n">{list.data ? count(list.data.total, "node") : ""}</span>
+      </div>
       <Show of={list}>
-        {({ nodes }) =>
-          nodes.length === 0 ? (
+        {({ total }) =>
+          total === 0 && filter.size === 1 ? (
             <Empty command="junctor node join URL --node-token-file FILE">No device has joined.</Empty>
+          ) : total === 0 ? (
+            <Empty>
+              No node matches{text && ` the id “${text}”`}
+              {has && ` the function “${has}”`}
+              {status.value && ` the state ${status.value}`}.
+            </Empty>
           ) : (
-            <ul class="list">
-              {nodes.map((n) => (
-                <li key={n.node_id}>
-                  <a class="row c-four" href={href(`/nodes/${encodeURIComponent(n.node_id)}`)}>
+            <>
+              <Virtual
+                label="Nodes"
+                items={items}
+                row={(n, _, style) => (
+                  <a class="row c-four" style={style} key={n.node_id} href={href(`/nodes/${encodeURIComponent(n.node_id)}`)}>
                     <span class="clip">
                       <b>{visible(n.node_id)}</b> <Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>
                     </span>
-                    <span class="who opt clip">{n.functions.length} functions, {visible(n.os)}/{visible(n.arch)}</span>
+                    <span class="who opt clip">
+                      {count(n.functions.length, "function")}, {visible(n.os)}/{visible(n.arch)}
+                    </span>
                     <span class="who opt">load {Math.round((n.current_load ?? 0) * 100)} %</span>
                     <Ago at={n.last_heartbeat * 1000} />
                   </a>
-                </li>
-              ))}
-            </ul>
+                )}
+              />
+              <More next={next} shown={items.length} total={total} more={more} />
+            </>
           )
         }
       </Show>

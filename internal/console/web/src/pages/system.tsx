@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { get } from "../api";
 import { Act, Show, Tag, Title, json, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
+import { Slot } from "./frames";
 
 // rank orders findings: faults, warnings (which have a remedy), and the rest.
 const rank = (c: any) => (!c.ok ? 0 : c.remedy ? 1 : 2);
@@ -51,6 +52,7 @@ export function System() {
           </div>
         </>
       )}
+      <Slot name="settings" />
     </>
   );
 }
