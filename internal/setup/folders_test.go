@@ -146,7 +146,8 @@ func TestAServerWithAFileDirectlyInTheHomeStaysWithTheStepsThatMoveIt(t *testing
 		"all": {"command": "x", "env": {"ROOT": "~/"}}}}`
 	r.write(t, ".claude.json", servers)
 	config, folder := filepath.Join(r.user, ".claude.json"), filepath.Join(r.user, "memory")
-	steps := "mkdir -p " + folder + " && mv '" + r.user + `/it'\''s.db' '` + folder + `/it'\''s.db' && mv ` + data + " " + folder + "/memory.jsonl"
+	steps := "mkdir -p " + folder + " && mv '" + r.user + `/it'\''s.db' '` + folder + `/it'\''s.db' && mv ` + data + " " +
+		folder + "/memory.jsonl"
 	want := map[string]string{
 		"memory": "it needs " + db + " (the argument --db), " + r.user + "/none.log (an argument), " + data + " (MEMORY_FILE_PATH), " +
 			"and a program is not given all of " + r.user + "; give it a folder of its own with: " + steps + "; then, in " + config +
