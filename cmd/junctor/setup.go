@@ -278,6 +278,10 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	if err != nil {
 		return nil, err
 	}
+	a.printLeft(preview.Left, nil) // before the question, so that a yes is given to what stays too
+	if s.SetUp && len(preview.Moved) == 0 {
+		return nil, nil
+	}
 	if !a.json {
 		a.printf("%s, %s:\n%s", s.Title, plainText(preview.File), plainLines(preview.Difference)+"\n")
 	}
@@ -297,9 +301,6 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		when = ""
 	}
 	a.printUnreached(preview, when)
-	if o.dry || !o.yes {
-		a.printLeft(preview)
-	}
 	if o.dry {
 		return &preview, nil
 	}
@@ -327,7 +328,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	if err != nil {
 		return nil, err
 	}
-	a.printSetUp(ctx, s, done, trust)
+	a.printSetUp(ctx, s, done, preview.Left, trust)
 	return &done, nil
 }
 
@@ -336,7 +337,8 @@ func isChosen(f clients.Found, move []string) bool {
 	return f.Stays == "" && (slices.Contains(move, f.Name) || slices.Contains(move, "*"))
 }
 
-func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, trust bool) {
+// printSetUp prints what was done. The reasons in announced, why servers stay, were printed before.
+func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result, announced map[string]string, trust bool) {
 	if a.json {
 		return
 	}
@@ -346,7 +348,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 	if len(done.Moved) > 0 && !trust {
 		a.printf("  each call asks, until you believe that the tools which declare it only read: junctor mcp set NAME --trust-hints\n")
 	}
-	a.printLeft(done)
+	a.printLeft(done.Left, announced)
 	tools, err := a.verifyClient(ctx, s.Name, done.File)
 	if err != nil {
 		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
@@ -379,10 +381,10 @@ func (a *app) printStayed(s setupserve.Status, servers []string) {
 		plainText(strings.Join(servers, ", ")), plainText(again))
 }
 
-// printLeft prints the servers that stay in a client for a reason of their own.
-func (a *app) printLeft(r setupserve.Result) {
-	for _, server := range slices.Sorted(maps.Keys(r.Left)) {
-		if why := r.Left[server]; why != "it was not chosen" && !a.json {
+// printLeft prints the servers that stay in a client for a reason of their own, except those that were announced.
+func (a *app) printLeft(left, announced map[string]string) {
+	for _, server := range slices.Sorted(maps.Keys(left)) {
+		if why := left[server]; why != "it was not chosen" && why != announced[server] && !a.json {
 			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
 		}
 	}

@@ -28,13 +28,11 @@ func (a *app) printUnreached(preview setupserve.Result, when string) {
 				verb = "may only read"
 			}
 			follows := ""
-			if when == "" && !u.TooWide {
+			if when == "" {
 				follows = "; a question about it follows"
 			}
 			a.printf("  warning: %s %s %s (%s)%s\n", plainText(server), verb, plainText(u.Folder), plainText(u.From), follows)
 			switch {
-			case u.TooWide:
-				a.printf("    a program is not given all of your files: name a folder in it instead, before you move %s\n", plainText(server))
 			case u.Package:
 				give.ReadOnly, offered = append(slices.Clone(give.ReadOnly), u.Folder), true
 			default:
@@ -64,9 +62,6 @@ func (a *app) askFolders(ctx context.Context, preview setupserve.Result) (map[st
 		}
 		give := given[server]
 		for _, u := range preview.Unreached[server] {
-			if u.TooWide {
-				continue
-			}
 			verb := "read and change"
 			if u.Package {
 				verb = "read"

@@ -16,8 +16,8 @@ import (
 
 // folders returns the folders that a server's program needs to see once it is confined: it may
 // write to those that its arguments name and to its working folder, and read the folder of each
-// file that they name and the libraries of the program, and those that a person gave. Folders of the
-// system are always visible.
+// file that they name, unless that is the user's home, and the libraries of the program, and those that a
+// person gave. Folders of the system are always visible.
 func (s *Service) folders(server clients.Server, given setupserve.Folders) (readOnly, readWrite []string) {
 	if server.Command == "" {
 		return nil, nil
@@ -38,8 +38,9 @@ func (s *Service) folders(server clients.Server, given setupserve.Folders) (read
 			add(&readWrite, arg)
 		} else if err == nil {
 			dir := libraries(arg)
-			dir = cmp.Or(dir, filepath.Dir(arg))
-			add(&readOnly, dir)
+			if dir = cmp.Or(dir, filepath.Dir(arg)); !within(s.cfg.UserHome, []string{dir}) {
+				add(&readOnly, dir)
+			}
 		}
 	}
 	if program := s.program(server); program != "" {
@@ -81,12 +82,12 @@ func within(dir string, list []string) bool {
 }
 
 // reaching returns the servers that can be moved with the folders that a person gives, and notes in out what
-// their programs see, what they name and do not see, and why the others stay. If keep is true, those that
-// name folders out of reach stay.
+// their programs see, what they name and do not see, and why the others stay. Those that need all of the user's
+// files stay, and if keep is true, those that name other folders out of reach.
 func (s *Service) reaching(out *setupserve.Result, move []clients.Server, given map[string]setupserve.Folders, keep bool) []clients.Server {
 	return slices.DeleteFunc(move, func(server clients.Server) bool {
 		s.show(out, server, out.Client, given[server.Name])
-		return s.keepRefused(out, server, out.Client, given[server.Name]) || keep && keepUnreached(out, server.Name)
+		return s.keepTooWide(out, server) || s.keepRefused(out, server, out.Client, given[server.Name]) || keep && keepUnreached(out, server.Name)
 	})
 }
 
@@ -115,7 +116,7 @@ func (s *Service) keepRefused(out *setupserve.Result, server clients.Server, cli
 	d.ReadOnly, d.ReadWrite = s.folders(server, given)
 	for _, u := range out.Unreached[server.Name] {
 		switch {
-		case u.TooWide || within(u.Folder, given.ReadOnly): // it is not asked for, or answered
+		case within(u.Folder, given.ReadOnly): // it is answered
 		case u.Package:
 			d.ReadOnly = append(d.ReadOnly, u.Folder)
 		default:
@@ -142,18 +143,56 @@ func keepUnreached(out *setupserve.Result, server string) bool {
 	if len(named) == 0 {
 		return false
 	}
-	asks := "junctor setup --client " + out.Client + " --move " + quoted(server)
-	switch {
-	case out.Client != "":
-	case filepath.IsAbs(out.File):
-		asks = "junctor mcp import " + quoted(out.File) + " --server " + quoted(server)
-	default: // a text without a file
-		asks = "junctor mcp import FILE --server " + quoted(server)
-	}
 	out.Left[server] = "behind junctor it could not use " + strings.Join(named, ", ") +
-		", which only an answer of yours gives; to be asked, run: " + asks
+		", which only an answer of yours gives; to be asked, run: " + moveCommand(out, server)
 	delete(out.Folders, server)
 	return true
+}
+
+// keepTooWide notes that a server stays in its client if it names a file that lies directly in the user's home,
+// or all of that folder, because a program is not given all files of a user. It notes the steps by which the
+// server can move, and reports whether it stays.
+func (s *Service) keepTooWide(out *setupserve.Result, server clients.Server) bool {
+	list := slices.Clone(out.Unreached[server.Name])
+	list = slices.DeleteFunc(list, func(u setupserve.Unreached) bool { return !u.TooWide })
+	if len(list) == 0 {
+		return false
+	}
+	folder := filepath.Join(s.cfg.UserHome, upstreamName(server.Name))
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		folder += "-data"
+	}
+	var named, moves, changes []string
+	for _, u := range list {
+		from, to := cmp.Or(u.File, u.Folder), folder
+		if u.File != "" {
+			to = filepath.Join(folder, filepath.Base(u.File))
+			if exists(u.File) {
+				moves = append(moves, " && mv "+quoted(u.File)+" "+quoted(to))
+			}
+		}
+		named, changes = append(named, from+" ("+u.From+")"), append(changes, from+" to "+to+" ("+u.From+")")
+	}
+	in := "the file"
+	if filepath.IsAbs(out.File) {
+		in = out.File
+	}
+	out.Left[server.Name] = "it needs " + strings.Join(named, ", ") + ", and a program is not given all of " + list[0].Folder +
+		"; give it a folder of its own with: mkdir -p " + quoted(folder) + strings.Join(moves, "") +
+		"; then, in " + in + ", change " + strings.Join(changes, " and ") + ", and run again: " + moveCommand(out, server.Name)
+	delete(out.Folders, server.Name)
+	return true
+}
+
+// moveCommand returns the command that moves or imports a server and asks.
+func moveCommand(out *setupserve.Result, server string) string {
+	switch {
+	case out.Client != "":
+		return "junctor setup --client " + out.Client + " --move " + quoted(server)
+	case filepath.IsAbs(out.File):
+		return "junctor mcp import " + quoted(out.File) + " --server " + quoted(server)
+	}
+	return "junctor mcp import FILE --server " + quoted(server) // a text without a file
 }
 
 // quoted returns a word as a shell takes it.
@@ -169,17 +208,21 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // unreached returns the folders of the paths that a server's arguments and variables name, and of its
 // package, that its program may not change, and for arguments and the package may not even read. Of a
-// value only a folder that exists is shown, and of a credential nothing.
+// value only a folder that exists is shown, or a file directly in the user's home, and of a credential nothing.
 func (s *Service) unreached(server clients.Server, readOnly, readWrite []string) (list []setupserve.Unreached) {
-	add := func(dir, from string, change, isPackage bool) {
+	add := func(dir, path, from string, change, isPackage bool) {
 		dir = filepath.Clean(dir)
+		wide := within(s.cfg.UserHome, []string{dir})
+		if path = filepath.Clean(path); !wide || path == dir || isPackage {
+			path = ""
+		}
 		readable := within(dir, readOnly)
 		if ofSystem(dir) || within(dir, readWrite) || readable && !change || within(target(dir), []string{"/dev", "/proc", "/sys"}) ||
-			slices.ContainsFunc(list, func(u setupserve.Unreached) bool { return u.Folder == dir }) {
+			slices.ContainsFunc(list, func(u setupserve.Unreached) bool { return u.Folder == dir && u.File == path }) {
 			return
 		}
 		list = append(list, setupserve.Unreached{
-			Folder: dir, From: from, Package: isPackage, Readable: readable, TooWide: within(s.cfg.UserHome, []string{dir}),
+			Folder: dir, File: path, From: from, Package: isPackage, Readable: readable, TooWide: wide,
 		})
 	}
 	files := []string{s.program(server)}
@@ -192,13 +235,13 @@ func (s *Service) unreached(server clients.Server, readOnly, readWrite []string)
 			arg, from = value, "the argument "+flag
 		}
 		if dir := folderOf(arg); dir != "" {
-			add(dir, from, false, false)
+			add(dir, arg, from, false, false)
 			files = append(files, arg)
 		}
 	}
 	for _, file := range files {
 		if dir := packageOf(target(file)); dir != "" && libraries(file) == "" {
-			add(dir, "the package of "+filepath.Base(file), false, true)
+			add(dir, dir, "the package of "+filepath.Base(file), false, true)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(server.Env)) {
@@ -207,7 +250,7 @@ func (s *Service) unreached(server clients.Server, readOnly, readWrite []string)
 		}
 		for _, value := range filepath.SplitList(server.Env[name]) {
 			if dir := folderOf(value); dir != "" && name != "PATH" {
-				add(dir, name, true, false)
+				add(dir, value, name, true, false)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"memory": map[string]any{
 		"command": program, "args": []string{"--docs=~/docs", "~/docs/none/x"},
 		"env": map[string]string{
-			"MEMORY_FILE_PATH": filepath.Join(notes, "memory.json"), "BESIDE": "~/memory.json", "LIBRARIES": "/usr/lib:" + lib,
+			"MEMORY_FILE_PATH": filepath.Join(notes, "memory.json"), "BESIDE": "~/docs/memory.json", "LIBRARIES": "/usr/lib:" + lib,
 			"FILE_TOKEN": filepath.Join(docs, "x"), "DIGEST": "/not-a-path+of-anything/x", "PATH": docs,
 		},
 	}}})
@@ -43,7 +44,6 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	want := []setupserve.Unreached{
 		{Folder: docs, From: "the argument --docs"},
 		{Folder: filepath.Join(r.user, "app"), From: "the package of memory", Package: true},
-		{Folder: r.user, From: "BESIDE", TooWide: true},
 		{Folder: lib, From: "LIBRARIES"},
 		{Folder: notes, From: "MEMORY_FILE_PATH"},
 	}
@@ -60,7 +60,7 @@ func TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest(t *test
 	if err != nil || len(r.upstreams.added) != 1 || len(r.upstreams.added[0].ReadWrite)+len(r.upstreams.added[0].ReadOnly) > 0 {
 		t.Fatalf("without an answer: %v, added %+v; want memory without any folder", err, r.upstreams.added)
 	}
-	if got := r.upstreams.added[0].Env["BESIDE"]; got != filepath.Join(r.user, "memory.json") {
+	if got := r.upstreams.added[0].Env["BESIDE"]; got != filepath.Join(docs, "memory.json") {
 		t.Errorf("BESIDE = %q, want the path in full, because ~ is another folder for the program", got)
 	}
 	if again, err := r.Connect(t.Context(), admin(), "cursor", setupserve.Request{DryRun: true}); err != nil || len(again.Unreached) > 0 {
@@ -129,5 +129,65 @@ func TestAnImportChecksFoldersAsASetupDoes(t *testing.T) {
 	req.KeepUnreached = false
 	if got, err := r.Import(t.Context(), admin(), req); err != nil || got.Moved["memory"] == "" || len(got.Unreached["memory"]) != 1 {
 		t.Errorf("with a person: %v, added %v, unreached %v; want memory with its folder", err, got.Moved, got.Unreached)
+	}
+}
+
+// TestAServerWithAFileDirectlyInTheHomeStaysWithTheStepsThatMoveIt names such files by a variable and an argument,
+// and follows the steps.
+func TestAServerWithAFileDirectlyInTheHomeStaysWithTheStepsThatMoveIt(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	data, db := filepath.Join(r.user, "memory.jsonl"), filepath.Join(r.user, "it's.db")
+	if err := errors.Join(os.WriteFile(data, []byte("kept"), 0o600), os.WriteFile(db, nil, 0o600)); err != nil {
+		t.Fatalf("making the files: %v", err)
+	}
+	const servers = `{"mcpServers": {"memory": {"command": "x", "args": ["--db=~/it's.db", "~/none.log"],
+		"env": {"MEMORY_FILE_PATH": "~/memory.jsonl"}}, "beside": {"command": "x", "args": ["~/memory.jsonl"]},
+		"all": {"command": "x", "env": {"ROOT": "~/"}}}}`
+	r.write(t, ".claude.json", servers)
+	config, folder := filepath.Join(r.user, ".claude.json"), filepath.Join(r.user, "memory")
+	steps := "mkdir -p " + folder + " && mv '" + r.user + `/it'\''s.db' '` + folder + `/it'\''s.db' && mv ` + data + " " +
+		folder + "/memory.jsonl"
+	want := map[string]string{
+		"memory": "it needs " + db + " (the argument --db), " + r.user + "/none.log (an argument), " + data + " (MEMORY_FILE_PATH), " +
+			"and a program is not given all of " + r.user + "; give it a folder of its own with: " + steps + "; then, in " + config +
+			", change " + db + " to " + folder + "/it's.db (the argument --db) and " + r.user + "/none.log to " + folder +
+			"/none.log (an argument) and " + data + " to " + folder +
+			"/memory.jsonl (MEMORY_FILE_PATH), and run again: junctor setup --client claude --move memory",
+		"beside": "it needs " + data + " (an argument), and a program is not given all of " + r.user + "; give it a folder of its own with: " +
+			"mkdir -p " + r.user + "/beside && mv " + data + " " + r.user + "/beside/memory.jsonl; then, in " + config + ", change " + data +
+			" to " + r.user + "/beside/memory.jsonl (an argument), and run again: junctor setup --client claude --move beside",
+		"all": "it needs " + r.user + " (ROOT), and a program is not given all of " + r.user + "; give it a folder of its own with: mkdir -p " +
+			r.user + "/all; then, in " + config + ", change " + r.user + " to " + r.user +
+			"/all (ROOT), and run again: junctor setup --client claude --move all",
+	}
+	for _, req := range []setupserve.Request{
+		{Move: []string{"*"}, DryRun: true},
+		{Move: []string{"*"}, DryRun: true, KeepUnreached: true},
+		{Move: []string{"*"}},
+	} {
+		got, err := r.Connect(t.Context(), admin(), "claude", req)
+		if err != nil || len(got.Moved)+len(got.Folders)+len(r.upstreams.added) > 0 {
+			t.Errorf("%+v: %v, moved %v, folders %v, added %v; want none", req, err, got.Moved, got.Folders, r.upstreams.added)
+		}
+		if d := cmp.Diff(want, got.Left); d != "" {
+			t.Errorf("%+v: what stays (-want +got):\n%s", req, d)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", steps).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", steps, err, out)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+		t.Fatalf("undoing it: %v", err)
+	}
+	moved := strings.NewReplacer("~/memory.jsonl", folder+"/memory.jsonl", "~/it's", folder+"/it's", "~/none", folder+"/none")
+	r.write(t, ".claude.json", moved.Replace(servers))
+	got, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"memory"}, DryRun: true})
+	if err != nil || got.Moved["memory"] != "memory" {
+		t.Errorf("after the steps: %v, moved %v, left %v; want memory moved", err, got.Moved, got.Left)
+	}
+	asked := []setupserve.Unreached{{Folder: folder, From: "the argument --db"}}
+	if d := cmp.Diff(asked, got.Unreached["memory"]); d != "" {
+		t.Errorf("after the steps, what a question follows about (-want +got):\n%s", d)
 	}
 }

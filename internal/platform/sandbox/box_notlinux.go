@@ -52,7 +52,7 @@ func (b *Box) Start(_ Spec, c Confinement, _ Streams) (*Process, error) {
 }
 
 // Reachable returns nil, because this system does not have the layers.
-func Reachable(string, Placement, int, int, bool) error { return nil }
+func Reachable(Placement, int, int, []string, []string) error { return nil }
 
 // Permits returns nil, because Start fails on this system.
 func (b *Box) Permits(Confinement) error { return nil }

@@ -527,50 +527,99 @@ func permits(st *unix.Stat_t, uid, gid int, want uint32) bool {
 	return mode&want == want
 }
 
-// Reachable returns an error that a person can act on if the program's user could not use a
-// named directory: read it, or with write change it. At T2 the parents must permit it as well.
-// It is for servers that are root; any other server's programs run as the server's user.
-func Reachable(dir string, p Placement, uid, gid int, write bool) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+// Reachable returns an error that a person can act on if the program's user could not use the named
+// directories: change those of readWrite and read those of readOnly. At T2 the parents must permit it as well.
+// Its remedy is one command for all of them. It is for servers that are root; any other server's programs run
+// as the server's user.
+func Reachable(p Placement, uid, gid int, readWrite, readOnly []string) error {
+	var steps remedy
+	var refused []string
+	for i, list := range [][]string{readWrite, readOnly} {
+		var no []string
+		for _, dir := range list {
+			var st unix.Stat_t
+			if err := unix.Stat(dir, &st); err != nil {
+				return capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+			}
+			if steps.permit(dir, &st, p, uid, gid, i == 0) {
+				no = append(no, dir)
+			}
+		}
+		if len(no) > 0 {
+			refused = append(refused, strings.Join(no, ", ")+" cannot be "+[]string{"changed", "read"}[i])
+		}
 	}
-	want, verb := uint32(unix.R_OK), "read"
+	if len(refused) == 0 {
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "sandbox.place", "%s by the user %d, as which the program runs because junctor "+
+		"runs as root: the modes of the folders or of those above forbid it", strings.Join(refused, " and "), uid).
+		With("folder_unusable", "junctor run by an ordinary user needs no change for folders of that user; "+
+			"if the program may use them as root runs it, permit it with: "+steps.String())
+}
+
+// remedy is a list of commands, each with its arguments.
+type remedy [][]string
+
+// add adds quoted arguments of a command, each once.
+func (r *remedy) add(command string, dirs ...string) {
+	i := slices.IndexFunc(*r, func(step []string) bool { return step[0] == command })
+	if i < 0 {
+		i, *r = len(*r), append(*r, []string{command})
+	}
+	for _, dir := range dirs {
+		if quoted := "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"; !slices.Contains((*r)[i], quoted) {
+			(*r)[i] = append((*r)[i], quoted)
+		}
+	}
+}
+
+// String returns the commands as one line of a shell.
+func (r *remedy) String() string {
+	var lines []string
+	for _, step := range *r {
+		lines = append(lines, strings.Join(step, " "))
+	}
+	return strings.Join(lines, " && ")
+}
+
+// permit adds the commands that let a user read a directory or file, or with write change it. It reports
+// whether any is needed.
+func (r *remedy) permit(dir string, st *unix.Stat_t, p Placement, uid, gid int, write bool) bool {
+	want := uint32(unix.R_OK)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		want |= unix.X_OK
 	}
 	if write {
-		want, verb = want|unix.W_OK, "changed"
+		want |= unix.W_OK
 	}
-	quoted := "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
-	at, remedy := dir, fmt.Sprintf("chown -R %d:%d %s", uid, gid, quoted)
+	own := !permits(st, uid, gid, want)
 	switch {
+	case !own:
 	case int(st.Uid) == uid:
-		remedy = "chmod u+rwX " + quoted
-	case !write && int(st.Gid) == gid:
-		remedy = "chmod -R g+rX " + quoted
-	case !write: // its owner keeps it, and others do not see it
-		remedy = fmt.Sprintf("chgrp -R %d %s && chmod -R g+rX %s", gid, quoted, quoted)
-	}
-	if permits(&st, uid, gid, want) {
-		if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {
-			return nil
+		r.add("chmod u+rwX", dir)
+	case write:
+		r.add(fmt.Sprintf("chown -R %d:%d", uid, gid), dir)
+	default: // its owner keeps it, and others do not see it
+		if int(st.Gid) != gid {
+			r.add(fmt.Sprintf("chgrp -R %d", gid), dir)
 		}
-		at = "a folder above " + dir
-		remedy = "chmod o+x" + closedAbove(dir, uid, gid)
+		r.add("chmod -R g+rX", dir)
 	}
-	return capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
-		"%s cannot be %s by the user %d, which the program runs as: the mode of %s forbids it", dir, verb, uid, at).
-		With("folder_unusable", "if the program may use it, permit it with: "+remedy)
+	if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {
+		return own
+	}
+	r.add("chmod o+x", closedAbove(dir, uid, gid)...)
+	return true
 }
 
-// closedAbove returns the folders above dir that a user may not enter, as arguments of a shell.
-func closedAbove(dir string, uid, gid int) (list string) {
+// closedAbove returns the folders above dir that a user may not enter.
+func closedAbove(dir string, uid, gid int) (list []string) {
 	for dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 		var st unix.Stat_t
 		if unix.Stat(dir, &st) == nil && !permits(&st, uid, gid, unix.X_OK) {
-			list += " '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+			list = append(list, dir)
 		}
 	}
 	return list

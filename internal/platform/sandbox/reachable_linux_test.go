@@ -53,8 +53,7 @@ func TestRemedyOfUnreachableFolderWorks(t *testing.T) {
 			if err != nil {
 				t.Fatalf("preparing the folder: %v", err)
 			}
-			at := sandbox.Placement{Tier: sandbox.T2}
-			refused := capability.AsError(sandbox.Reachable(dir, at, user, user, tt.write))
+			refused := capability.AsError(reachable(dir, user, tt.write))
 			if refused == nil {
 				t.Fatalf("before: got no error, want one with a remedy")
 			}
@@ -65,7 +64,7 @@ func TestRemedyOfUnreachableFolderWorks(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), "sh", "-ec", remedy).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v, %s", remedy, err, out)
 			}
-			if err := sandbox.Reachable(dir, at, user, user, tt.write); err != nil {
+			if err := reachable(dir, user, tt.write); err != nil {
 				t.Errorf("after %s: got %v, want no error", remedy, err)
 			}
 			act := "cat f"
@@ -78,5 +77,56 @@ func TestRemedyOfUnreachableFolderWorks(t *testing.T) {
 				t.Errorf("using it as the program's user: %v, %s; want no error", err, out)
 			}
 		})
+	}
+}
+
+// reachable asks for one folder at T2.
+func reachable(dir string, user int, write bool) error {
+	if write {
+		return sandbox.Reachable(sandbox.Placement{Tier: sandbox.T2}, user, user, []string{dir}, nil)
+	}
+	return sandbox.Reachable(sandbox.Placement{Tier: sandbox.T2}, user, user, nil, []string{dir})
+}
+
+// TestOneCommandPermitsAllFolders has folders of root that are changed and read, below one that is closed.
+func TestOneCommandPermitsAllFolders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: changes owners, which only root may")
+	}
+	const user = 61234
+	root, err := os.MkdirTemp("", "reachable")
+	if err != nil {
+		t.Fatalf("making a folder: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	var dirs []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		dirs = append(dirs, filepath.Join(root, name))
+		if err := os.Mkdir(dirs[len(dirs)-1], 0o700); err != nil {
+			t.Fatalf("making a folder: %v", err)
+		}
+	}
+	check := func() error {
+		return sandbox.Reachable(sandbox.Placement{Tier: sandbox.T2}, user, user, dirs[:2], dirs[2:])
+	}
+	refused := capability.AsError(check())
+	if refused == nil {
+		t.Fatalf("before: got no error, want one with a remedy")
+	}
+	got := strings.ReplaceAll(refused.Message, root, "")
+	begin := "/a, /b cannot be changed and /c, /d cannot be read by the user 61234, as which the program runs because junctor runs as root"
+	if !strings.HasPrefix(got, begin) {
+		t.Errorf("the message: got %s, want it to begin with %s", got, begin)
+	}
+	_, remedy, _ := strings.Cut(refused.Hint, "permit it with: ")
+	want := "chown -R 61234:61234 'ROOT/a' 'ROOT/b' && chmod o+x 'ROOT' && chgrp -R 61234 'ROOT/c' 'ROOT/d' && chmod -R g+rX 'ROOT/c' 'ROOT/d'"
+	if want = strings.ReplaceAll(want, "ROOT", root); remedy != want {
+		t.Errorf("the remedy: got %s, want %s", remedy, want)
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", remedy).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", remedy, err, out)
+	}
+	if err := check(); err != nil {
+		t.Errorf("after %s: got %v, want no error", remedy, err)
 	}
 }

@@ -109,7 +109,9 @@ type Unreached struct {
 	Package bool `json:"package,omitempty"`
 	// Readable is true if the program may read it already.
 	Readable bool `json:"readable,omitempty"`
-	// TooWide is true for the user's home and the folders above it.
+	// File is the named file, if it lies directly in a folder that is too wide.
+	File string `json:"file,omitempty"`
+	// TooWide is true for the user's home and the folders above it. A server with such a folder stays.
 	TooWide bool `json:"too_wide,omitempty"`
 }
 

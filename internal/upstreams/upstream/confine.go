@@ -68,17 +68,7 @@ func (r *Registry) confinement(rec *record.Record, work string) (sandbox.Confine
 	if c.UID, c.GID, err = sandbox.OwnerOf(slices.Concat(rec.ReadWrite, rec.ReadOnly)); err != nil {
 		return c, p, err
 	}
-	for _, dir := range rec.ReadWrite {
-		if err := sandbox.Reachable(dir, p, c.UID, c.GID, true); err != nil {
-			return c, p, err
-		}
-	}
-	for _, dir := range rec.ReadOnly {
-		if err := sandbox.Reachable(dir, p, c.UID, c.GID, false); err != nil {
-			return c, p, err
-		}
-	}
-	return c, p, nil
+	return c, p, sandbox.Reachable(p, c.UID, c.GID, rec.ReadWrite, rec.ReadOnly)
 }
 
 // Confinable returns the error with which Add would refuse to confine the program of a record.
