@@ -143,6 +143,9 @@ func (s *service) install(ctx context.Context, o setupOptions) error {
 			return capability.Errorf(capability.CodeCancelled, "setup", "the unit was not installed")
 		}
 	}
+	if err := s.app.keepArguments(ctx, s.home, o.yes); err != nil {
+		return err
+	}
 	for _, dir := range []string{s.home, filepath.Dir(s.unit)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return capability.Wrap(capability.CodeFailed, "setup", dir+" cannot be created", err)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,6 +34,7 @@ type setupOptions struct {
 	folder                     string         // of the project in which the command runs
 	local                      *setup.Service // if not nil, it previews without a server
 	done                       []string       // clients that were connected, undone or shown
+	started                    int            // process of a server that was started for this and stays, or 0
 }
 
 func (a *app) setupCommand() *cobra.Command {
@@ -42,7 +45,7 @@ func (a *app) setupCommand() *cobra.Command {
 connects them: junctor becomes a server of the client, with a token of its own, and the
 servers that you choose move behind junctor, where policies, approvals and the audit log
 apply to them. Credentials of moved servers become named secrets. Each change of a file
-is shown before it is made, and --undo restores the file.
+is shown before it is made, and --undo restores the file; at a terminal it asks first.
 
 A server is started in the background if none runs on the home, or with --service as
 a service of systemd, whose unit is shown first; --undo --service removes that too.
@@ -64,7 +67,7 @@ was never used.`,
 	f.BoolVar(&o.dry, "dry-run", false, "show the changes that connecting or --undo would make, and make none")
 	f.BoolVar(&o.service, "service", false, "install a systemd unit of yours that starts the server, or with --undo remove it")
 	f.BoolVar(&o.http, "http", false, "write a URL and a token into the client's file instead of a command")
-	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking; gives moved servers no rights")
+	f.BoolVar(&o.yes, "yes", false, "connect or undo every client that is found, without asking; gives moved servers no rights")
 	o.hints.flag(c, "`WORD` whether moved tools that declare to only read count as reads: ask, yes or no; with --yes, ask is no")
 	return c
 }
@@ -94,12 +97,12 @@ func (a *app) setup(ctx context.Context, o setupOptions) error {
 		finished, interrupted := setups(home)
 		nothing = o.dry || finished+interrupted == 0 // then the records of the home are enough
 	}
-	local, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing)
+	local, started, stop, err := a.setupServer(ctx, o.list || o.dry || o.undo, nothing, o.yes)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	o.local = local
+	o.local, o.started = local, started
 	if o.folder, err = os.Getwd(); err != nil {
 		o.folder = "" // the folder was removed, so it has no project
 	}
@@ -184,22 +187,46 @@ func (a *app) setupClients(ctx context.Context, chosen []setupserve.Status, o se
 		if err != nil {
 			fmt.Fprintf(a.stderr, "%s: %s\n", s.Title, plainText(capability.AsError(err).Message))
 			failures = append(failures, err)
+			if capability.CodeOf(err) == capability.CodeCancelled {
+				break // no question follows
+			}
 		} else if done != nil {
 			results, o.done = append(results, *done), append(o.done, s.Name)
 		}
 	}
+	if len(results) == 0 && o.started != 0 {
+		defer fmt.Fprintf(a.stderr, "The server that was started (process %d) still runs. To stop it: junctor stop\n", o.started)
+	}
 	if a.json {
 		return errors.Join(a.printObject(map[string]any{"clients": results}), errors.Join(failures...))
+	}
+	if len(results) > 0 && !o.undo && !o.dry {
+		a.printNext()
 	}
 	switch {
 	case len(failures) > 0:
 		return failures[0]
+	case len(results) == 0 && o.undo && slices.ContainsFunc(chosen, func(s setupserve.Status) bool { return s.SetUp }):
+		a.printf("Nothing was undone.\n")
 	case len(results) == 0 && o.undo:
 		a.printf("No client was set up, so there is nothing to undo.\n")
 	case len(results) == 0:
 		a.printf("No client was changed. See which there are with: junctor setup --list\n")
 	}
 	return nil
+}
+
+// printNext prints what follows a setup: where calls that wait are answered, and how junctor is found.
+func (a *app) printNext() {
+	a.printf("Next: calls that wait for you, such as writes, are answered in a second terminal with junctor approvals watch, " +
+		"or in the browser with junctor console.\n")
+	if _, err := exec.LookPath("junctor"); err == nil {
+		return
+	}
+	if program, err := os.Executable(); err == nil {
+		a.printf("junctor is not on your PATH. To put it there, also into ~/.profile: export PATH=%s:\"$PATH\"\n",
+			plainText(shellWord(filepath.Dir(program))))
+	}
 }
 
 func (a *app) removeService(ctx context.Context, unit *service) error {
@@ -222,7 +249,7 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 		if o.dry {
 			return a.previewUndo(ctx, s, o)
 		}
-		return a.undoClient(ctx, s, o.local)
+		return a.undoClient(ctx, s, o)
 	}
 	switch {
 	case !s.Found && !named:
@@ -390,17 +417,31 @@ func (a *app) printLeft(left, announced map[string]string) {
 	}
 }
 
-func (a *app) undoClient(ctx context.Context, s setupserve.Status, local *setup.Service) (*setupserve.Result, error) {
+// undoClient undoes a client. At a terminal it shows the change and asks first, unless --yes is given.
+func (a *app) undoClient(ctx context.Context, s setupserve.Status, o setupOptions) (*setupserve.Result, error) {
 	var done setupserve.Result
-	if local != nil {
+	if o.local != nil {
 		return nil, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", s.Title).
 			With("client_not_set_up", "see the clients with: junctor setup --list")
+	}
+	asks := !o.yes && !a.json && terminal(a.stdin)
+	if asks {
+		if _, err := a.previewUndo(ctx, s, o); err != nil { // an interrupted setup may be undone nevertheless
+			a.printf("%s: the change cannot be shown: %s\n", s.Title, plainText(capability.AsError(err).Message))
+		}
+		if answer, err := a.ask(ctx, "Make this change? [y/N] "); err != nil || !isYes(strings.TrimSpace(answer)) {
+			return nil, err
+		}
 	}
 	if err := a.do(ctx, http.MethodDelete, "/api/v1/clients/"+url.PathEscape(s.Name), nil, &done); err != nil {
 		return nil, err
 	}
 	if !a.json {
-		a.printf("%s is as it was before:\n%s\n", s.Title, strings.TrimRight(plainLines(done.Difference), "\n"))
+		if asks {
+			a.printf("%s is as it was before.\n", s.Title)
+		} else {
+			a.printf("%s is as it was before:\n%s\n", s.Title, strings.TrimRight(plainLines(done.Difference), "\n"))
+		}
 		if len(done.Removed) > 0 {
 			a.printf("  removed from junctor: %s\n", plainText(strings.Join(done.Removed, ", ")))
 		}

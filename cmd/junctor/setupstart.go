@@ -33,41 +33,90 @@ import (
 // setupServer makes sure that a server answers: one that was named or runs on the home, or else a new
 // one in the background. A server that was started to look only is stopped by stop. If the home was
 // never used, or with unused, a look starts none and returns local instead, which previews as that server would.
-func (a *app) setupServer(ctx context.Context, look, unused bool) (local *setup.Service, stop func(), err error) {
+// With yes nothing is asked. started is the process of a new server that stays, or 0.
+func (a *app) setupServer(ctx context.Context, look, unused, yes bool) (
+	local *setup.Service, started int, stop func(), err error,
+) {
 	stop = func() {}
 	if a.server != "" || a.env("JUNCTOR_URL") != "" {
-		return nil, stop, nil
+		return nil, 0, stop, nil
 	}
 	home, err := a.findHome()
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	if c, err := a.client(); err == nil {
 		quick, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		if c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil) == nil {
-			return nil, stop, nil
+			return nil, 0, stop, nil
 		}
 	}
 	if _, err := os.Stat(filepath.Join(home, "state")); look && (unused || errors.Is(err, fs.ErrNotExist)) {
 		local, err := a.localSetup(home)
-		return local, stop, err
+		return local, 0, stop, err
+	}
+	if !look {
+		if err := a.keepArguments(ctx, home, yes); err != nil {
+			return nil, 0, nil, err
+		}
 	}
 	child, log, err := a.startServer(ctx, home)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	if look {
-		return nil, func() { stopServer(child) }, nil
+		return nil, 0, func() { stopServer(child) }, nil
 	}
-	if err := hostfs.WriteFile(backgroundFile(home), []byte(strconv.Itoa(child.Process.Pid)+"\n")); err != nil {
+	pid := child.Process.Pid // before Release, which forgets it
+	if err := hostfs.WriteFile(backgroundFile(home), []byte(strconv.Itoa(pid)+"\n")); err != nil {
 		stopServer(child)
-		return nil, nil, capability.Wrap(capability.CodeFailed, "setup", backgroundFile(home)+" cannot be written", err)
+		return nil, 0, nil, capability.Wrap(capability.CodeFailed, "setup", backgroundFile(home)+" cannot be written", err)
 	}
 	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s). It runs until: junctor stop\n"+
-		"To have it started with your session: junctor stop && junctor setup --service\n", child.Process.Pid, log)
-	return nil, stop, child.Process.Release()
+		"To have it started with your session: junctor stop && junctor setup --service\n", pid, log)
+	return nil, pid, stop, child.Process.Release()
 }
+
+// keepArguments asks, before the first server of a home starts, whether its record keeps the arguments of calls,
+// and writes a yes into the configuration of the home if it has none yet. If nothing can be asked, it prints how
+// to get it.
+func (a *app) keepArguments(ctx context.Context, home string, yes bool) error {
+	if _, err := os.Stat(filepath.Join(home, "state")); !errors.Is(err, fs.ErrNotExist) || a.env("JUNCTOR_AUDIT_ARGUMENTS") != "" {
+		return nil
+	}
+	file := filepath.Join(home, "config.yaml")
+	cfg, err := config.Load(home, file, false, a.environ, nil, programs.Configurable())
+	if err != nil || cfg.Audit.Arguments != config.Default().Audit.Arguments {
+		return nil // it is set, or the server that starts next reports the error
+	}
+	if _, err := os.Lstat(file); yes || a.json || !terminal(a.stdin) || !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(a.stderr, "The record will not show the arguments of calls, such as which file. To keep them, with credentials masked, "+
+			"put this into %s and start the server again: %s", plainText(file), keptArguments)
+		return nil
+	}
+	answer, err := a.ask(ctx, "Keep the arguments of calls in the record, encrypted and with credentials masked, "+
+		"so that it shows which file? [Y/n] ")
+	if answer = strings.TrimSpace(answer); err != nil || answer != "" && !isYes(answer) {
+		return err
+	}
+	err = os.MkdirAll(home, 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_, err = f.WriteString(keptArguments)
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", file+" cannot be written", err)
+	}
+	fmt.Fprintf(a.stderr, "Wrote %s: %s", plainText(file), keptArguments)
+	return nil
+}
+
+// keptArguments is the configuration with which the record keeps the arguments of calls.
+const keptArguments = "audit: {arguments: redacted}\n"
 
 // startServer starts a server in the background and waits until it is ready. Its messages are
 // appended to log, logs/server.log in the home.
