@@ -231,7 +231,8 @@ func (a *app) changePolicy(cmd *cobra.Command, change policy.Change, dry bool) e
 	return a.call(cmd.Context(), http.MethodPost, "/api/v1/policy/changes", body, decoded(func(done policyfiles.Changed) error {
 		switch {
 		case done.Before == done.After && done.Rule == "":
-			a.printf("nothing to reset: policy/%s has no rule %q; the other rules decide, see: junctor policy list\n", done.File, change.ID())
+			a.printf("nothing to reset: policy/%s has no rule %q; the other rules decide, see: junctor policy list\n"+
+				"an answer \"always\" is taken back with: junctor grants revoke %s\n", done.File, change.ID(), plainText(change.Target))
 		case done.Before == done.After:
 			a.printf("nothing to change: %s already says so\n", done.File)
 		case done.Rule == "":
