@@ -175,7 +175,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // find is the play of a conversation, and how many of its steps are done.
 func (m *Model) find(req request) (play string, step int) {
-	if len(req.tools) == 0 {
+	if !slices.ContainsFunc(req.tools, func(t tool) bool { return !t.free }) { // Codex offers tools with text input to its titles too
 		return "", 0
 	}
 	for i, it := range slices.Backward(req.items) {
