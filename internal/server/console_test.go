@@ -40,7 +40,7 @@ func (n *node) signIn(t *testing.T) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("cookiejar.New: got %v, want a jar", err)
 	}
 	return n.signInWith(t, jar)
 }

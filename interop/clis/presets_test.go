@@ -185,7 +185,8 @@ func table() string {
 		}
 	}
 	b.WriteString("\nThe settings with which the programs are started; Codex in structured mode has the approval policy `untrusted` and " +
-		"the sandbox `workspace-write` with `standard` and `permissive`.\n\n| program | preset | settings |\n|---|---|---|\n")
+		"the sandbox `workspace-write` with `standard` and `permissive`. OpenCode in structured mode asks about every command that " +
+		"it may run, and the preset answers.\n\n| program | preset | settings |\n|---|---|---|\n")
 	for _, c := range live() {
 		for _, p := range presetNames {
 			fmt.Fprintf(&b, "| %s | `%s` | %s |\n", coding.Of(coding.Name(c.name)).Title, p, settings(coding.Name(c.name), p))

@@ -152,7 +152,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out, ok := req.answer(step)
 	if !ok {
-		out = answer{say: "There is no tool for that."}
+		out = answer{say: "None of your tools does that."}
 	}
 	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), Tools: req.names, Tool: out.tool, At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
