@@ -79,10 +79,13 @@ func (p *Policy) fitting(a Asked, now time.Time) iter.Seq[*Grant] {
 	}
 }
 
-// StandingGrant returns the grant by which the call would need no approval, without using it.
+// StandingGrant returns the grant without a number of uses by which the call needs no approval. Only the
+// store has how often the others were used.
 func (p *Policy) StandingGrant(a Asked) (Grant, bool) {
 	for g := range p.fitting(a, p.now()) {
-		return *g, true
+		if g.MaxUses == 0 {
+			return *g, true
+		}
 	}
 	return Grant{}, false
 }

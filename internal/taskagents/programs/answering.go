@@ -24,7 +24,7 @@ func AnsweringHook(name Name, home, workdir string) string {
 		managedSettings, filepath.Join(home, ".claude", "settings.json"),
 		filepath.Join(workdir, ".claude", "settings.json"), filepath.Join(workdir, ".claude", "settings.local.json"),
 	}
-	more, _ := filepath.Glob(managedSettings[:len(managedSettings)-len(".json")] + ".d/*.json") // the pattern is valid
+	more, _ := filepath.Glob(strings.TrimSuffix(managedSettings, ".json") + ".d/*.json") // the pattern is valid
 	enabled := make(map[string]bool)
 	for _, path := range append(paths, more...) {
 		plugins, answers := readHooks(path)
@@ -36,7 +36,9 @@ func AnsweringHook(name Name, home, workdir string) string {
 		}
 	}
 	var installed struct {
-		Plugins map[string][]map[string]json.RawMessage `json:"plugins"`
+		Plugins map[string][]struct {
+			InstallPath string `json:"installPath"`
+		} `json:"plugins"`
 	}
 	list := filepath.Join(home, ".claude", "plugins", "installed_plugins.json")
 	data, err := hostfs.ReadRegular(list, maxSettings)
@@ -46,15 +48,14 @@ func AnsweringHook(name Name, home, workdir string) string {
 	case err != nil || json.Unmarshal(data, &installed) != nil:
 		return list
 	}
-	for plugin, places := range installed.Plugins {
-		for _, place := range places {
-			var at string
-			if json.Unmarshal(place["installPath"], &at) != nil && enabled[plugin] {
-				return list
-			}
+	for plugin, on := range enabled {
+		if !on {
+			continue
+		}
+		for _, at := range installed.Plugins[plugin] {
 			for _, file := range []string{"hooks/hooks.json", ".claude-plugin/plugin.json"} {
-				path := filepath.Join(at, file)
-				if _, answers := readHooks(path); answers && enabled[plugin] {
+				path := filepath.Join(at.InstallPath, file)
+				if _, answers := readHooks(path); answers {
 					return path
 				}
 			}
@@ -64,7 +65,7 @@ func AnsweringHook(name Name, home, workdir string) string {
 }
 
 // readHooks returns which plugins a file with hooks enables, and reports whether one of its hooks answers for
-// the user.
+// the user. The hooks of a plugin may also be named as files, which are not read, so that they count as such.
 func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	data, err := hostfs.ReadRegular(path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,6 +74,9 @@ func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	var doc map[string]json.RawMessage
 	var hooks map[string][]json.RawMessage
 	broken := err == nil && json.Unmarshal(data, &doc) != nil
+	if named := doc["hooks"]; len(named) > 0 && (named[0] == '"' || named[0] == '[') {
+		return nil, true
+	}
 	for name, to := range map[string]any{"hooks": &hooks, "enabledPlugins": &plugins} {
 		broken = broken || doc[name] != nil && json.Unmarshal(doc[name], to) != nil
 	}

@@ -68,13 +68,14 @@ func TestAnsweringHooksOfPlugins(t *testing.T) {
 		enabled, installed, file, text string
 		want                           bool
 	}{
-		"enabled":              {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", hook, true},
-		"in its manifest":      {`{"enabledPlugins": {"a@b": true}}`, "a@b", ".claude-plugin/plugin.json", hook, true},
-		"disabled":             {`{"enabledPlugins": {"a@b": false}}`, "a@b", "hooks/hooks.json", hook, false},
-		"another one":          {`{"enabledPlugins": {"c@b": true}}`, "a@b", "hooks/hooks.json", hook, false},
-		"without such a hook":  {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", `{"hooks": {"Stop": [{}]}}`, false},
-		"with a broken file":   {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", "{" + hook, true},
-		"without any settings": {`{}`, "a@b", "hooks/hooks.json", hook, false},
+		"enabled":               {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", hook, true},
+		"named in its manifest": {`{"enabledPlugins": {"a@b": true}}`, "a@b", ".claude-plugin/plugin.json", `{"hooks": "./more.json"}`, true},
+		"in its manifest":       {`{"enabledPlugins": {"a@b": true}}`, "a@b", ".claude-plugin/plugin.json", hook, true},
+		"disabled":              {`{"enabledPlugins": {"a@b": false}}`, "a@b", "hooks/hooks.json", hook, false},
+		"another one":           {`{"enabledPlugins": {"c@b": true}}`, "a@b", "hooks/hooks.json", hook, false},
+		"without such a hook":   {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", `{"hooks": {"Stop": [{}]}}`, false},
+		"with a broken file":    {`{"enabledPlugins": {"a@b": true}}`, "a@b", "hooks/hooks.json", "{" + hook, true},
+		"without any settings":  {`{}`, "a@b", "hooks/hooks.json", hook, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -236,7 +236,7 @@ func (s *Session) question(q *dialect.Question) {
 	}
 	p := &pending{Question: q}
 	s.open = append(s.open, p)
-	if q.Type != "permission" || s.spec.Judge == nil { // only a user answers questions and plans
+	if q.Type != "permission" && !q.Refusable || s.spec.Judge == nil { // only a user answers questions and plans
 		s.show(p)
 		return
 	}
@@ -248,10 +248,10 @@ func (s *Session) question(q *dialect.Question) {
 			return // the question was withdrawn
 		}
 		option := -1
-		switch d.Effect {
-		case permit.Allow:
+		switch {
+		case d.Effect == permit.Allow && !q.Refusable:
 			option = q.Find("allow_once")
-		case permit.Deny:
+		case d.Effect == permit.Deny:
 			option = q.Find("reject_once", "reject_always")
 		}
 		if option < 0 {

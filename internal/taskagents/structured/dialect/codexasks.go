@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -73,7 +71,7 @@ func (c *codex) elicited(q *Question, params jsonx.Raw) Step {
 	if len(params) > maxShown || jsonx.Unmarshal(params, &e) != nil {
 		return c.unshown(q, "elicitation", "a question of an MCP server was refused because it is too large to be shown, or malformed")
 	}
-	if e.Meta.Kind == "mcp_tool_call" {
+	if e.Meta.Kind == "mcp_tool_call" && e.Mode == "form" && len(e.Schema.Properties) == 0 {
 		return c.mcpCall(q, &e)
 	}
 	q.Type, q.Tool, q.Input = "question", text.ShortenBytes("elicitation of "+e.Server, maxLabel), json.RawMessage(params)
@@ -97,8 +95,11 @@ func (c *codex) elicited(q *Question, params jsonx.Raw) Step {
 	return told(Told{Kind: Asked, Question: q})
 }
 
-// mcpCall returns the request for permission to call a tool of an MCP server.
+// mcpCall returns the request for permission to call a tool of an MCP server. A server could send the same
+// members with a question of its own, so that no preset answers it with yes; one that allows such calls
+// has Codex make them without a request.
 func (c *codex) mcpCall(q *Question, e *elicitation) Step {
+	q.Type, q.Refusable = "question", true
 	if e.Meta.Params.Kind() != '{' {
 		e.Meta.Params = jsonx.Raw("{}")
 	}
@@ -136,7 +137,7 @@ type titled struct {
 	Title string `json:"title"`
 }
 
-// values returns the possible values with their titles; none if any fits.
+// values returns the possible values with their titles, which differ; none if any fits.
 func (f *field) values() []titled {
 	if f.Type == "boolean" {
 		return []titled{{"true", "Yes"}, {"false", "No"}}
@@ -148,6 +149,14 @@ func (f *field) values() []titled {
 			one.Title = f.Names[i]
 		}
 		list = append(list, one)
+	}
+	seen := make(map[string]bool)
+	for i := range list {
+		v := &list[i]
+		if v.Title = cmp.Or(v.Title, v.Const); seen[v.Title] {
+			v.Title += " (" + v.Const + ")"
+		}
+		seen[v.Title] = true
 	}
 	return list
 }
@@ -164,7 +173,7 @@ func (e *elicitation) form() (form []detect.Question) {
 			q.Text += " (optional)"
 		}
 		for _, v := range f.values() {
-			q.Options = append(q.Options, detect.Choice{Label: cmp.Or(v.Title, v.Const)})
+			q.Options = append(q.Options, detect.Choice{Label: v.Title})
 		}
 		q.FreeText = len(q.Options) == 0
 		form = append(form, q)
@@ -183,19 +192,20 @@ func (q *Question) content(answers map[string][]string) object {
 		given = slices.Clone(given)
 		for i, g := range given {
 			for _, v := range f.values() {
-				if cmp.Or(v.Title, v.Const) == g {
+				if v.Title == g {
 					given[i] = v.Const
 					break
 				}
 			}
 		}
-		switch number, err := strconv.ParseFloat(given[0], 64); {
+		var number json.Number
+		switch {
 		case f.Type == "array":
 			content[name] = given
 		case f.Type == "boolean":
 			content[name] = given[0] == "true"
-		case (f.Type == "number" || f.Type == "integer") && err == nil && !math.IsInf(number, 0) && !math.IsNaN(number):
-			content[name] = jsonx.Raw(strconv.FormatFloat(number, 'f', -1, 64))
+		case (f.Type == "number" || f.Type == "integer") && json.Unmarshal([]byte(given[0]), &number) == nil:
+			content[name] = jsonx.Raw(number)
 		default:
 			content[name] = given[0]
 		}

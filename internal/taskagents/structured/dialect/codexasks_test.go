@@ -36,14 +36,14 @@ func TestWhatCodexAsksBeyondCommandsReachesTheUser(t *testing.T) {
 		"a call of an MCP tool": {
 			line: elicit(`"mode":"form","message":"Allow it?","requestedSchema":{"type":"object","properties":{}},` +
 				`"_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"remove","tool_params":{"path":"/w/a"},"persist":["session","always"]}`),
-			kind: "permission", tool: "mcp__files__remove", shown: `/w/a`, labels: "Allow|Always allow in this session|Deny|Stop the turn",
+			kind: "question", tool: "mcp__files__remove", shown: `/w/a`, labels: "Allow|Always allow in this session|Deny|Stop the turn",
 			answers: map[int]string{
 				0: `{"action":"accept","content":{}}`, 1: `{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
 				2: `{"action":"decline"}`, 3: `{"action":"cancel"}`,
 			},
 		},
 		"an address": {
-			line: elicit(`"mode":"url","message":"Sign in.","url":"https://example.org/in","elicitationId":"e"`), kind: "question",
+			line: elicit(`"mode":"url","message":"Sign in.","url":"https://example.org/in","elicitationId":"e","_meta":{"codex_approval_kind":"mcp_tool_call"}`), kind: "question",
 			tool: "elicitation of files", shown: "https://example.org/in", labels: "I agree to open this address|Decline",
 			answers: map[int]string{0: `{"action":"accept"}`, 1: `{"action":"decline"}`},
 		},
@@ -73,8 +73,8 @@ func TestWhatCodexAsksBeyondCommandsReachesTheUser(t *testing.T) {
 			if name != "a form" {
 				return
 			}
-			values := map[string][]string{"city": {"Porto"}, "nights": {"3"}, "breakfast": {"No"}, "extras": {"sun", "sea"}}
-			want := `{"action":"accept","content":{"breakfast":false,"city":"OPO","extras":["sun","sea"],"nights":3}}`
+			values := map[string][]string{"city": {"Porto"}, "nights": {"9007199254740993"}, "breakfast": {"No"}, "extras": {"sun", "sea"}}
+			want := `{"action":"accept","content":{"breakfast":false,"city":"OPO","extras":["sun","sea"],"nights":9007199254740993}}`
 			if got := result(t, d.Fill(q, values).Out); got != want {
 				t.Errorf("the form sends %s, want %s", got, want)
 			}
@@ -118,7 +118,9 @@ func result(t *testing.T, out [][]byte) string {
 func canonical(t *testing.T, text string) string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
 		t.Fatalf("parsing %s: %v", text, err)
 	}
 	data, err := json.Marshal(v)

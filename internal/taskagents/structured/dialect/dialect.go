@@ -107,6 +107,8 @@ type Question struct {
 	Call    string // id of the tool call, or ""
 	Options []Option
 	Form    []detect.Question // of a question to the user
+	// Refusable questions may be refused by a preset, and allowed by a person only.
+	Refusable bool
 
 	raw    jsonx.Raw // the tool's input as received
 	id     jsonx.Raw // of the request
