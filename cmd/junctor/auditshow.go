@@ -107,15 +107,19 @@ func (a *app) auditShow(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	approved := a.approved(ctx, c, row)
 	if a.json {
 		shown := map[string]any{"record": line}
+		if approved != "" {
+			shown["approved"] = approved
+		}
 		if !missing {
 			shown["arguments"] = kept
 		}
 		return a.printObject(shown)
 	}
 	cells := row.cells()
-	err = a.fields(append([][]string{
+	rows := [][]string{
 		{"record", cells[0]},
 		{"time", cells[1]},
 		{"event", row.Event},
@@ -125,8 +129,11 @@ func (a *app) auditShow(ctx context.Context, id string) error {
 		{"why", a.reasons(ctx, c).cell(row)},
 		{"error", dash(row.Error)},
 		{"arguments", "digest " + dash(row.Metadata.texts["args_hash"])},
-	}, a.approvedRows(ctx, c, row)...))
-	if err != nil {
+	}
+	if approved != "" {
+		rows = append(rows, []string{"approved", approved})
+	}
+	if err := a.fields(rows); err != nil {
 		return err
 	}
 	switch {
@@ -144,26 +151,27 @@ func (a *app) auditShow(ctx context.Context, id string) error {
 	return nil
 }
 
-// approvedRows returns what the person saw who approved the call of a record, with credentials masked.
-func (a *app) approvedRows(ctx context.Context, c *client.Client, row auditRow) [][]string {
+// approved returns what the person saw who approved the call of a record, with credentials masked, or "" if
+// no approval of it is stored.
+func (a *app) approved(ctx context.Context, c *client.Client, row auditRow) string {
 	id := row.Metadata.Decision.Approval
 	if id == "" || c == nil {
-		return nil
+		return ""
 	}
 	out, err := a.fetchApproval(ctx, id)
 	if err != nil { // it may be older than what is stored of approvals
-		return nil
+		return ""
 	}
-	shown := out.one().Shown
+	shown, mask := out.one().Shown, audit.TextMasker()
 	for _, list := range [][]policy.ShownValue{shown.Argv, shown.Details, shown.Members} {
 		for i := range list {
 			if namesCredential(list[i].Name) || strings.Contains(list[i].Value, "{") && namesCredential(list[i].Value) {
 				list[i] = policy.ShownValue{Name: list[i].Name, Value: "[redacted]"}
 			}
-			list[i].Value = audit.MaskText(list[i].Value)
+			list[i].Value = mask(list[i].Value)
 		}
 	}
-	return [][]string{{"approved", cmp.Or(text.Visible(shown.String()), "no arguments")}}
+	return cmp.Or(text.Visible(shown.String()), "no arguments")
 }
 
 // namesCredential reports whether a word of a path, or of a text, is the name of a credential.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
 )
@@ -83,21 +83,10 @@ func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, 
 	return err
 }
 
-// shellWord quotes s for a shell if that is necessary.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+=:@%,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // banner prints the address of the console and commands to try. The commands work in any other terminal, also if its environment names
 // another server.
 func (d *demo) banner(ctx context.Context) {
-	j := shellWord(d.self) + " --home " + shellWord(d.home)
+	j := text.ShellWord(d.self) + " --home " + text.ShellWord(d.home)
 	env := map[string]string{}
 	for _, name := range []string{"JUNCTOR_TOKEN", "JUNCTOR_URL"} {
 		if d.env(name) != "" {

@@ -33,7 +33,7 @@ func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 		checks[0].Detail += ", which is not there yet: the first start makes it"
 	}
 
-	far := a.server != "" || a.env("JUNCTOR_URL") != "" // the server may have another home
+	far := a.far() // the server may have another home
 	answer, its := a.serverChecks(ctx)
 	if line, err := server.ReadServer(home); !answer.OK && !far && (err != nil || answer.code == capability.CodeUnavailable) {
 		answer.Check = silent(home, line)

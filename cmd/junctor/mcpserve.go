@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -47,8 +46,8 @@ func (a *app) runBridge(ctx context.Context, b mcpBridge) error {
 		token = filepath.Join("clients", found.Name+".token")
 	}
 	url, bearer, err := a.connectionWith(token)
-	if e, ok := errors.AsType[*capability.Error](err); ok && b.client != "" && e.Code == capability.CodeUnauthenticated {
-		return e.With("", "it is not connected, or was undone; connect it with: junctor setup --client "+b.client+
+	if b.client != "" && capability.CodeOf(err) == capability.CodeUnauthenticated {
+		return capability.AsError(err).With("", "it is not connected, or was undone; connect it with: junctor setup --client "+b.client+
 			", or remove the entry junctor from its configuration and restart it")
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func (a *app) findService() (*service, error) {
 	if runtime.GOOS != "linux" {
 		return nil, wrong("--service installs a unit of systemd, which this system does not have")
 	}
-	if a.server != "" || a.env("JUNCTOR_URL") != "" {
+	if a.far() {
 		return nil, wrong("--service is for a server of this machine, and another one is named by --server or JUNCTOR_URL")
 	}
 	home, err := a.findHome()

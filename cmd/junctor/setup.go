@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
@@ -225,7 +226,7 @@ func (a *app) printNext() {
 	}
 	if program, err := os.Executable(); err == nil {
 		a.printf("junctor is not on your PATH. To put it there, also into ~/.profile: export PATH=%s:\"$PATH\"\n",
-			plainText(shellWord(filepath.Dir(program))))
+			plainText(text.ShellWord(filepath.Dir(program))))
 	}
 }
 
@@ -402,7 +403,7 @@ func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupser
 func (a *app) printStayed(s setupserve.Status, servers []string) {
 	again := "junctor setup --client " + s.Name
 	for _, name := range servers {
-		again += " --move " + shellWord(name)
+		again += " --move " + text.ShellWord(name)
 	}
 	a.printf("  %s still runs %s itself. To move behind junctor what stayed: %s\n", s.Title,
 		plainText(strings.Join(servers, ", ")), plainText(again))

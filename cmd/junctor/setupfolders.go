@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 )
 
@@ -41,12 +42,12 @@ func (a *app) printUnreached(preview setupserve.Result, when string) {
 			}
 		}
 		if offered && when != "" {
-			line := "junctor mcp confine " + shellWord(preview.Moved[server])
+			line := "junctor mcp confine " + text.ShellWord(preview.Moved[server])
 			for _, dir := range give.ReadWrite {
-				line += " --rw " + shellWord(dir)
+				line += " --rw " + text.ShellWord(dir)
 			}
 			for _, dir := range give.ReadOnly {
-				line += " --ro " + shellWord(dir)
+				line += " --ro " + text.ShellWord(dir)
 			}
 			a.printf("    if it may use this, %s (--ro in place of --rw if it needs to read only): %s\n", when, plainText(line))
 		}

@@ -38,7 +38,7 @@ func (a *app) setupServer(ctx context.Context, look, unused, yes bool) (
 	local *setup.Service, started int, stop func(), err error,
 ) {
 	stop = func() {}
-	if a.server != "" || a.env("JUNCTOR_URL") != "" {
+	if a.far() {
 		return nil, 0, stop, nil
 	}
 	home, err := a.findHome()
@@ -86,7 +86,7 @@ func (a *app) keepArguments(ctx context.Context, home string, yes bool) error {
 		return nil
 	}
 	file := filepath.Join(home, "config.yaml")
-	cfg, err := config.Load(home, file, false, a.environ, nil, programs.Configurable())
+	cfg, err := a.loadConfig(home, "", nil)
 	if err != nil || cfg.Audit.Arguments != config.Default().Audit.Arguments {
 		return nil // it is set, or the server that starts next reports the error
 	}

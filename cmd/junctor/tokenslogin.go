@@ -75,7 +75,7 @@ func (a *app) signIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.server != "" || a.env("JUNCTOR_URL") != "" {
+	if a.far() {
 		got.URL = address
 	}
 	old, _ := readLogin(home) // one that cannot be read is replaced

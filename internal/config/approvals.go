@@ -9,7 +9,7 @@ import (
 
 // Approvals configures calls that need the approval of a person.
 type Approvals struct {
-	Wait time.Duration `koanf:"wait" doc:"How long a call over MCP that needs an operator's approval is held, at most 10m. If it is decided in that time, the call goes on; otherwise it ends with the error that names the approval. 0 ends it at once. Many clients end a request after 60s. Calls of claude and opencode, which wait longer, are held for 4m unless this is set to another value."`
+	Wait time.Duration `koanf:"wait" doc:"How long a call over MCP that needs an operator's approval is held, at most 10m. If it is decided in that time, the call goes on; otherwise it ends with the error that names the approval. 0 ends it at once. Many clients end a request after 60s. Calls of claude and opencode, which wait longer, are held for 4m unless this key is set."`
 
 	Webhook string `koanf:"webhook" doc:"URL that receives a signed POST when an approval is requested, decided or has expired: https, or http to this machine. Empty: none."`
 	Desktop string `koanf:"desktop" doc:"Whether approvals that are requested are shown as notifications of the desktop that the server was started on: auto, if it has a display and a program for that (notify-send, osascript); off."`
@@ -25,17 +25,20 @@ type Client struct {
 func defaultApprovals() Approvals { return Approvals{Wait: 45 * time.Second, Desktop: "auto"} }
 
 // WaitFor returns how long calls of a principal are held for an approval: as the client with the
-// name of its token, or else as all. While approvals.wait has its default, clients of junctor setup that
-// wait for hours by default are held for longer.
+// name of its token, or else as all.
 func (c *Config) WaitFor(principal string) time.Duration {
 	_, name, _ := strings.Cut(principal, ":")
 	if client, ok := c.Clients[name]; ok && client.ApprovalsWait != nil {
 		return *client.ApprovalsWait
 	}
-	if (principal == "agent:claude" || principal == "agent:opencode") && c.Approvals.Wait == defaultApprovals().Wait {
-		return patientApprovalTimeout
-	}
 	return c.Approvals.Wait
+}
+
+// patientClients returns the settings of the clients of junctor setup that wait for hours by default. They
+// hold unless approvals.wait is set.
+func patientClients() map[string]Client {
+	wait := patientApprovalTimeout
+	return map[string]Client{"claude": {ApprovalsWait: &wait}, "opencode": {ApprovalsWait: &wait}}
 }
 
 func (c *Config) checkClients() error {

@@ -410,9 +410,15 @@ func TestClientsWaitForApprovalsAsTheyAreConfigured(t *testing.T) {
 		}
 	}
 	if c, err = load(""); err != nil || c.WaitFor("agent:claude") != 4*time.Minute || c.WaitFor("agent:codex") != 45*time.Second ||
-		c.WaitFor("user:claude") != 45*time.Second {
-		t.Errorf("defaults: claude %s, codex %s, another role %s, %v; want 4m, 45s, 45s", c.WaitFor("agent:claude"),
-			c.WaitFor("agent:codex"), c.WaitFor("user:claude"), err)
+		c.WaitFor("agent:opencode") != 4*time.Minute {
+		t.Errorf("defaults: claude %s, codex %s, opencode %s, %v; want 4m, 45s, 4m", c.WaitFor("agent:claude"),
+			c.WaitFor("agent:codex"), c.WaitFor("agent:opencode"), err)
+	}
+	if c, err = load("approvals: {wait: 45s}"); err != nil || c.WaitFor("agent:claude") != 45*time.Second {
+		t.Errorf("approvals.wait that is set to its default: claude %s, %v; want 45s", c.WaitFor("agent:claude"), err)
+	}
+	if c, err = load("clients: {codex: {approvals_wait: 50s}}"); err != nil || c.WaitFor("agent:claude") != 4*time.Minute {
+		t.Errorf("another client: claude %s, %v; want 4m", c.WaitFor("agent:claude"), err)
 	}
 	if c, err = load("", `JUNCTOR_CLIENTS={"codex":{"approvals_wait":"50s"}}`); err != nil || c.WaitFor("agent:codex") != 50*time.Second {
 		t.Errorf("the variable: %s, %v; want 50s", c.WaitFor("agent:codex"), err)

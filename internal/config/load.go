@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +71,13 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 	if err := all.Load(confmap.Provider(foreign.keys, "."), nil); err != nil {
 		return c, err
 	}
-	if err := errors.Join(all.Merge(k), decode(all, &c)); err != nil {
+	if err := all.Merge(k); err != nil {
+		return c, err
+	}
+	if all.Exists("approvals.wait") { // it is for every client that is not set itself
+		c.Clients = nil
+	}
+	if err := decode(all, &c); err != nil {
 		return c, err
 	}
 	if environ, err = withElizaFiles(environ); err != nil {
@@ -168,6 +175,9 @@ func defaultText(v reflect.Value) string {
 		return strings.Join(v.Interface().([]string), ", ")
 	case text == "[]", text == "map[]":
 		return ""
+	case v.Type() == reflect.TypeFor[map[string]Client]():
+		data, _ := json.Marshal(plainValue(v)) // texts only
+		return string(data)
 	}
 	return text
 }

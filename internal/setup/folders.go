@@ -5,10 +5,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
 	"github.com/junctor-run/junctor/secret"
@@ -168,7 +168,7 @@ func (s *Service) keepTooWide(out *setupserve.Result, server clients.Server) boo
 		if u.File != "" {
 			to = filepath.Join(folder, filepath.Base(u.File))
 			if exists(u.File) {
-				moves = append(moves, " && mv "+quoted(u.File)+" "+quoted(to))
+				moves = append(moves, " && mv "+text.ShellWord(u.File)+" "+text.ShellWord(to))
 			}
 		}
 		named, changes = append(named, from+" ("+u.From+")"), append(changes, from+" to "+to+" ("+u.From+")")
@@ -178,7 +178,7 @@ func (s *Service) keepTooWide(out *setupserve.Result, server clients.Server) boo
 		in = out.File
 	}
 	out.Left[server.Name] = "it needs " + strings.Join(named, ", ") + ", and a program is not given all of " + list[0].Folder +
-		"; give it a folder of its own with: mkdir -p " + quoted(folder) + strings.Join(moves, "") +
+		"; give it a folder of its own with: mkdir -p " + text.ShellWord(folder) + strings.Join(moves, "") +
 		"; then, in " + in + ", change " + strings.Join(changes, " and ") + ", and run again: " + moveCommand(out, server.Name)
 	delete(out.Folders, server.Name)
 	return true
@@ -188,23 +188,12 @@ func (s *Service) keepTooWide(out *setupserve.Result, server clients.Server) boo
 func moveCommand(out *setupserve.Result, server string) string {
 	switch {
 	case out.Client != "":
-		return "junctor setup --client " + out.Client + " --move " + quoted(server)
+		return "junctor setup --client " + out.Client + " --move " + text.ShellWord(server)
 	case filepath.IsAbs(out.File):
-		return "junctor mcp import " + quoted(out.File) + " --server " + quoted(server)
+		return "junctor mcp import " + text.ShellWord(out.File) + " --server " + text.ShellWord(server)
 	}
-	return "junctor mcp import FILE --server " + quoted(server) // a text without a file
+	return "junctor mcp import FILE --server " + text.ShellWord(server) // a text without a file
 }
-
-// quoted returns a word as a shell takes it.
-func quoted(word string) string {
-	if plainWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// plainWord matches a word that a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // unreached returns the folders of the paths that a server's arguments and variables name, and of its
 // package, that its program may not change, and for arguments and the package may not even read. Of a

@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/setup/clients"
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
@@ -58,7 +58,7 @@ func private(file string) error {
 		return nil
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "setup", "the token would be in %s, which other users may read or change", file).
-		With("client_file_open", "make it yours alone with: chmod 600 '"+strings.ReplaceAll(file, "'", `'\''`)+"', or leave --http out")
+		With("client_file_open", "make it yours alone with: chmod 600 "+text.ShellWord(file)+", or leave --http out")
 }
 
 // LocalURL replaces a host that means every address of this machine, as a listener has it, by one that

@@ -26,7 +26,7 @@ func TestAnEntryWithAURLHasATokenThatIsNeverShown(t *testing.T) {
 			req := setupserve.Request{HTTP: true, DryRun: true}
 			for _, dry := range []bool{true, false} {
 				_, err := r.Connect(t.Context(), admin(), client, setupserve.Request{HTTP: true, DryRun: dry})
-				if e := capability.AsError(err); e == nil || e.Reason != "client_file_open" || !strings.Contains(e.Hint, "chmod 600 '"+file+"'") {
+				if e := capability.AsError(err); e == nil || e.Reason != "client_file_open" || !strings.Contains(e.Hint, "chmod 600 "+file+",") {
 					t.Errorf("a file that others may read, dry run %v: %v, want client_file_open with the command", dry, err)
 				}
 			}

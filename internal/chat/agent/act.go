@@ -216,7 +216,7 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 	out.Done = &Done{Name: a.action.Name, Invocation: reply.Invocation, Effect: a.action.Effect(), Failed: failure != nil}
 	if entry, ok := agent.Snapshot().Capability(reply.Capability); ok {
 		out.Done.Effect, out.Done.Name = entry.Effect, entry.Name()
-		if mcpwire.AppOf(entry.Contribution.Definition).Resource != "" && failure == nil && len(reply.Result) <= maxPage {
+		if mcpwire.AppOf(entry.Contribution.Definition).Resource != "" && failure == nil && len(a.inv.Input)+len(reply.Result) <= maxPage {
 			out.Done.Page, out.Page = true, &Page{entry.Action, jsonx.Raw(a.inv.Input), jsonx.Raw(reply.Result)}
 		}
 	}

@@ -11,7 +11,7 @@ const (
 	maxResult      = 16 << 10  // of a result's text for the model
 	maxCutNote     = 100       // of which the note that it was cut
 	maxParallel    = 8         // reads of one answer at the same time
-	maxPage        = 256 << 10 // of a result that is kept for the page of its tool
+	maxPage        = 256 << 10 // of the input and result that are kept for the page of a tool
 	maxAsks        = 3         // approvals that are requested for one call
 )
 

@@ -295,6 +295,7 @@ func (c *conversation) apply(rec Record) error {
 		if err != nil {
 			return err
 		}
+		r.Page = nil // [Engine.Page] reads it from the journal
 		one.result, one.parked = &r, nil
 		c.steps[len(c.steps)-1].to = rec.Seq
 		c.taint = c.taint || r.Tainted

@@ -31,8 +31,11 @@ func newRedactor(home string, hook func(string) string) *redactor {
 	}
 }
 
-// MaskText returns a text with credentials masked, as kept arguments have it.
-func MaskText(s string) string { return secret.MaskTokens(newRedactor("", nil).clean(s)) }
+// TextMasker returns a function that masks credentials in a text, as kept arguments have it.
+func TextMasker() func(string) string {
+	r := newRedactor("", nil)
+	return func(s string) string { return secret.MaskTokens(r.clean(s)) }
+}
 
 // clean returns s with secrets replaced and the home directory written as ~.
 func (r *redactor) clean(s string) string {

@@ -234,9 +234,11 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	all := s.Gateway.Fleet().List(fleet.Filter{
 		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people(who),
 		Visible: func(n *fleet.Node) bool {
-			return n.ID > cursor && strings.Contains(n.ID, part) && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
+			return strings.Contains(n.ID, part) && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
 		},
 	})
+	total := len(all)
+	all = slices.DeleteFunc(all, func(n fleet.Node) bool { return n.ID <= cursor })
 	out, next := []view{}, ""
 	for i := range all {
 		if len(out) == limit {
@@ -245,7 +247,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		out = append(out, viewOf(&all[i], q.Get("functions") == "full"))
 	}
-	return httpapi.Answer(w, map[string]any{"nodes": out, "next": next, "total": len(all)}, nil)
+	return httpapi.Answer(w, map[string]any{"nodes": out, "next": next, "total": total}, nil)
 }
 
 // words removes blank values, which do not restrict the list.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 )
@@ -568,8 +569,8 @@ func (r *remedy) add(command string, dirs ...string) {
 		i, *r = len(*r), append(*r, []string{command})
 	}
 	for _, dir := range dirs {
-		if quoted := "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"; !slices.Contains((*r)[i], quoted) {
-			(*r)[i] = append((*r)[i], quoted)
+		if word := text.ShellWord(dir); !slices.Contains((*r)[i], word) {
+			(*r)[i] = append((*r)[i], word)
 		}
 	}
 }

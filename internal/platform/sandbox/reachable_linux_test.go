@@ -29,7 +29,7 @@ func TestRemedyOfUnreachableFolderWorks(t *testing.T) {
 		"a folder of root that is written":     {"a/it's/b", 0o700, 0, true, `chown -R 61234:61234 'ROOT/a/it'\''s/b'`},
 		"a folder of root that is read":        {"a/it's/b", 0o700, 0, false, `chgrp -R 61234 'ROOT/a/it'\''s/b' && chmod -R g+rX 'ROOT/a/it'\''s/b'`},
 		"a folder of the user without writing": {"a/it's/b", 0o500, user, true, `chmod u+rwX 'ROOT/a/it'\''s/b'`},
-		"a folder above":                       {"a", 0o700, 0, false, `chmod o+x 'ROOT/a'`},
+		"a folder above":                       {"a", 0o700, 0, false, `chmod o+x ROOT/a`},
 		"a folder above with a quote":          {"a/it's", 0o700, 0, false, `chmod o+x 'ROOT/a/it'\''s'`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestOneCommandPermitsAllFolders(t *testing.T) {
 		t.Errorf("the message: got %s, want it to begin with %s", got, begin)
 	}
 	_, remedy, _ := strings.Cut(refused.Hint, "permit it with: ")
-	want := "chown -R 61234:61234 'ROOT/a' 'ROOT/b' && chmod o+x 'ROOT' && chgrp -R 61234 'ROOT/c' 'ROOT/d' && chmod -R g+rX 'ROOT/c' 'ROOT/d'"
+	want := "chown -R 61234:61234 ROOT/a ROOT/b && chmod o+x ROOT && chgrp -R 61234 ROOT/c ROOT/d && chmod -R g+rX ROOT/c ROOT/d"
 	if want = strings.ReplaceAll(want, "ROOT", root); remedy != want {
 		t.Errorf("the remedy: got %s, want %s", remedy, want)
 	}

@@ -141,6 +141,9 @@ func (s *Surface) namedAsInRules(c policy.Change) policy.Change {
 
 // find returns the entries that a name in any of its forms means; see [invoke.Find].
 func (s *Surface) find(name string) []*catalog.Entry {
+	if name == "" {
+		return nil
+	}
 	agent, _, err := s.Engine.Agent(capability.Invocation{})
 	if err != nil {
 		return nil

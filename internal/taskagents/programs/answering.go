@@ -36,9 +36,7 @@ func AnsweringHook(name Name, home, workdir string) string {
 		}
 	}
 	var installed struct {
-		Plugins map[string][]struct {
-			InstallPath string `json:"installPath"`
-		} `json:"plugins"`
+		Plugins map[string][]struct{ InstallPath string }
 	}
 	list := filepath.Join(home, ".claude", "plugins", "installed_plugins.json")
 	data, err := hostfs.ReadRegular(list, maxSettings)
