@@ -236,7 +236,7 @@ func (s *Session) question(q *dialect.Question) {
 	}
 	p := &pending{Question: q}
 	s.open = append(s.open, p)
-	if q.Type != "permission" && !q.Refusable || s.spec.Judge == nil { // only a user answers questions and plans
+	if q.Type != "permission" || s.spec.Judge == nil { // only a user answers questions and plans
 		s.show(p)
 		return
 	}

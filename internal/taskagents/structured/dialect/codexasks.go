@@ -99,7 +99,7 @@ func (c *codex) elicited(q *Question, params jsonx.Raw) Step {
 // members with a question of its own, so that no preset answers it with yes; one that allows such calls
 // has Codex make them without a request.
 func (c *codex) mcpCall(q *Question, e *elicitation) Step {
-	q.Type, q.Refusable = "question", true
+	q.Refusable = true
 	if e.Meta.Params.Kind() != '{' {
 		e.Meta.Params = jsonx.Raw("{}")
 	}

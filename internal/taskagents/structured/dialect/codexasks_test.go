@@ -36,7 +36,7 @@ func TestWhatCodexAsksBeyondCommandsReachesTheUser(t *testing.T) {
 		"a call of an MCP tool": {
 			line: elicit(`"mode":"form","message":"Allow it?","requestedSchema":{"type":"object","properties":{}},` +
 				`"_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"remove","tool_params":{"path":"/w/a"},"persist":["session","always"]}`),
-			kind: "question", tool: "mcp__files__remove", shown: `/w/a`, labels: "Allow|Always allow in this session|Deny|Stop the turn",
+			kind: "permission", tool: "mcp__files__remove", shown: `/w/a`, labels: "Allow|Always allow in this session|Deny|Stop the turn",
 			answers: map[int]string{
 				0: `{"action":"accept","content":{}}`, 1: `{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
 				2: `{"action":"decline"}`, 3: `{"action":"cancel"}`,

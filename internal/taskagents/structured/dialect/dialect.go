@@ -107,7 +107,7 @@ type Question struct {
 	Call    string // id of the tool call, or ""
 	Options []Option
 	Form    []detect.Question // of a question to the user
-	// Refusable questions may be refused by a preset, and allowed by a person only.
+	// Refusable permissions may be refused by a preset, and not allowed by one.
 	Refusable bool
 
 	raw    jsonx.Raw // the tool's input as received
