@@ -2,7 +2,9 @@
 // configures. A repository is untrusted data, but git executes hooks, fsmonitor, filters,
 // textconv, external diffs, ssh commands and credential helpers from its configuration.
 //
-// Three measures prevent that. The environment does not include user or system
+// Four measures prevent that. With [Config.Walls], git runs in a sandbox that shows it the repository and nothing
+// else of the user, without a network, so that also what a program changes after the checks has no effect outside.
+// The environment does not include user or system
 // configuration, prompts, pager or editor. Dangerous keys with a fixed name are overridden at
 // command scope, which takes precedence over the repository's file (harden.go); keys whose
 // name the repository chose, such as filter.<x>.clean, are listed first and overridden one
@@ -16,6 +18,7 @@ package gitcmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -40,14 +43,26 @@ type Config struct {
 	LocalRemotes bool
 	// StdoutLimit and StderrLimit cap the kept output; 0 means 1 MiB and 256 KiB.
 	StdoutLimit, StderrLimit int
+	// Walls confines git; if nil, git runs with all that the server's user may do, and only the overrides
+	// keep it from what the repository configures.
+	Walls Walls
+	// Unconfined permits every command where no tier confines. Otherwise only read-only ones run there.
+	Unconfined bool
 	// Grace between TERM and KILL when ctx ends; 0 means 2 s.
 	Grace time.Duration
 }
 
+// Walls runs confined programs.
+type Walls interface {
+	Facts() sandbox.Facts
+	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
+}
+
 // Git runs git commands. It is safe for concurrent use.
 type Git struct {
-	cfg  Config
-	path string
+	cfg   Config
+	path  string
+	umask string // of this process, for confined runs
 }
 
 // New finds the program. Errors: unavailable if it is not installed.
@@ -68,7 +83,7 @@ func New(cfg Config) (*Git, error) {
 		return nil, capability.Wrap(capability.CodeUnavailable, "git.configure", "the git program is not installed", err).
 			With("git_missing", "install git, or configure where it is")
 	}
-	return &Git{cfg: cfg, path: path}, nil
+	return &Git{cfg: cfg, path: path, umask: umask()}, nil
 }
 
 var protocolName = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
@@ -86,7 +101,7 @@ type Command struct {
 	// MergeStderr writes both streams to Stdout.
 	MergeStderr bool
 	// ReadOnly prevents git from taking optional locks, so that a status does not rewrite the
-	// index.
+	// index. A confined git cannot change any file then.
 	ReadOnly bool
 	// Settings take precedence over the repository's configuration and over the overrides of
 	// this package, for example an author or a credential helper. They are passed by
@@ -97,6 +112,9 @@ type Command struct {
 	// NeedRepository fails outside of a repository, not_found with reason not_a_repository,
 	// because some subcommands otherwise accept any file as theirs.
 	NeedRepository bool
+
+	// room is where a confined git runs; nil means without confinement. Run sets it.
+	room *room
 }
 
 // Setting is one configuration value at command scope, such as user.name.
@@ -104,12 +122,17 @@ type Setting struct{ Key, Value string }
 
 // Run runs the command and returns its result, with any exit code. Errors: denied, reason
 // security_violation, for a repository that reaches out of Root or configures too much;
+// unavailable, reason sandbox_unavailable, if it cannot be confined; those of [sandbox.Box.Run];
 // not_found, reason not_a_repository, with NeedRepository; failed, reason bad_repository, for
 // an unreadable configuration; timeout and cancelled if ctx ended, with the output so far;
 // unavailable if git does not start.
 func (g *Git) Run(ctx context.Context, c Command) (sandbox.Result, error) {
 	if rel, err := filepath.Rel(c.Root, c.Dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(c.Dir) {
 		return sandbox.Result{}, outside()
+	}
+	var err error
+	if c.room, err = g.enter(c); err != nil {
+		return sandbox.Result{}, err
 	}
 	overrides, err := g.inspect(ctx, c)
 	if err != nil {
@@ -120,17 +143,30 @@ func (g *Git) Run(ctx context.Context, c Command) (sandbox.Result, error) {
 
 // run runs the command with the overrides, without checking the repository.
 func (g *Git) run(ctx context.Context, c Command, overrides []Setting) (sandbox.Result, error) {
-	result, err := sandbox.Run(ctx, sandbox.Spec{
+	spec := sandbox.Spec{
 		Path: g.path, Args: append([]string{"--no-pager"}, c.Args...), Dir: c.Dir,
 		Env:         g.environment(c, overrides),
 		StdoutLimit: g.cfg.StdoutLimit, StderrLimit: g.cfg.StderrLimit,
 		MergeStderr: c.MergeStderr, Grace: g.cfg.Grace,
-	})
+	}
+	var result sandbox.Result
+	var err error
+	if c.room != nil {
+		result, err = g.confined(ctx, spec, c)
+	} else {
+		result, err = sandbox.Run(ctx, spec)
+	}
 	if err == nil {
 		return result, nil
 	}
 	if ctx.Err() != nil {
 		return result, capability.AsError(ctx.Err())
+	}
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		if _, limit := e.Details["kind"]; limit {
+			e.Hint = "run this command yourself, without junctor"
+		}
+		return result, e
 	}
 	return result, capability.Wrap(capability.CodeUnavailable, "git.run", "git could not be started", err)
 }

@@ -13,9 +13,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if sandbox.IsHelper(os.Args) {
+		os.Exit(sandbox.HelperMain(os.Args))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // repository is a real one, made by a plain git.
 type repository struct {
@@ -130,12 +136,10 @@ func TestHostileRepositoriesExecuteNothing(t *testing.T) {
 			r.write("repo/.gitattributes", "*.txt filter=a=b.clean\n")
 			r.write("repo/file.txt", "two\n")
 		}, []string{"add", "file.txt"}, 0},
-		{"filter in an included file", func(r *repository) {
-			r.write("repo/inc", "[filter \"x\"]\n\tclean = "+evil+"\n")
-			r.plain(r.dir, "config", "include.path", "../inc")
-			r.write("repo/.gitattributes", "*.txt filter=x\n")
-			r.write("repo/file.txt", "two\n")
-		}, []string{"status"}, 0},
+		{"command in the list of a rebase", func(r *repository) {
+			diverge(r)
+			r.plain(r.dir, "config", "rebase.instructionFormat", "%s%x0aexec "+r.dir+"/evil.sh")
+		}, []string{"rebase", "main"}, 0},
 		{"ssh command", func(r *repository) {
 			r.plain(r.dir, "config", "core.sshCommand", evil)
 			r.plain(r.dir, "remote", "add", "origin", "ssh://localhost/x")
@@ -209,6 +213,69 @@ func TestHostileRepositoriesExecuteNothing(t *testing.T) {
 				t.Errorf("exit code %d, want %d\n%s", code, tt.code, out)
 			}
 		})
+	}
+}
+
+// diverge makes a branch b, which is checked out, and gives it and main a commit each.
+func diverge(r *repository) {
+	r.t.Helper()
+	r.plain(r.dir, "checkout", "-q", "-b", "b")
+	r.plain(r.dir, "commit", "-q", "--allow-empty", "-m", "b")
+	r.write("repo/b.txt", "b\n")
+	r.plain(r.dir, "add", "b.txt")
+	r.plain(r.dir, "commit", "-q", "-m", "b")
+	r.plain(r.dir, "checkout", "-q", "main")
+	r.write("repo/m.txt", "m\n")
+	r.plain(r.dir, "add", "m.txt")
+	r.plain(r.dir, "commit", "-q", "-m", "m")
+	r.plain(r.dir, "checkout", "-q", "b")
+}
+
+// No value at command scope takes away what these keys name.
+func TestKeysThatCannotBeOverriddenAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{
+		"include.path", "includeIf.onbranch:evil.path", "gc.recentObjectsHook", "fsck.skipList", "fetch.fsck.skipList", "receive.fsck.skipList",
+	} {
+		r := newRepository(t)
+		r.plain(r.dir, "config", key, "../inc")
+		_, _, err := r.run("status")
+		if e := capability.AsError(err); e == nil || e.Reason != "security_violation" {
+			t.Errorf("status with %s = %v, want security_violation", key, err)
+		}
+	}
+}
+
+// Each key names a file, of which git would show a part.
+func TestFilesThatTheConfigurationNamesAreNotRead(t *testing.T) {
+	t.Parallel()
+	const secret = "jun_secret"
+	for key, args := range map[string][]string{
+		"blame.ignoreRevsFile": {"blame", "--no-ignore-revs-file", "file.txt"}, "commit.template": {"commit", "--allow-empty", "--no-edit"},
+		"mailmap.file": {"log", "--format=%aN", "--use-mailmap"}, "diff.orderFile": {"show", "--stat"},
+		"format.signatureFile": {"format-patch", "--stdout", "-1"}, "core.excludesFile": {"status", "--short"},
+		"core.attributesFile": {"check-attr", "-a", "file.txt"},
+	} {
+		r := newRepository(t)
+		r.write("secret", secret+" <a@b>\n")
+		r.plain(r.dir, "config", key, filepath.Join(r.root, "secret"))
+		if out, _, err := r.run(args...); err != nil || strings.Contains(out, secret) {
+			t.Errorf("%v with %s = %q, %v, want no error and nothing of the file", args, key, out, err)
+		}
+	}
+}
+
+func TestOptionsThatTheConfigurationAddsToAMergeAreNotUsed(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	diverge(r)
+	r.write("secret", "jun_secret\n")
+	r.plain(r.dir, "config", "branch.b.mergeOptions", "--no-ff -F "+filepath.Join(r.root, "secret"))
+	if out, code, err := r.run("merge", "main"); err != nil || code != 0 {
+		t.Fatalf("merge = %q, %d, %v, want no error", out, code, err)
+	}
+	if out, _, err := r.run("log", "-1", "--format=%B"); err != nil || !strings.HasPrefix(out, "Merge branch 'main'") {
+		t.Errorf("message of the merge = %q, %v, want that of git", out, err)
 	}
 }
 

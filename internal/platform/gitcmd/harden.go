@@ -25,17 +25,34 @@ func fixed() []Setting {
 		{"core.editor", "false"},
 		{"core.pager", "cat"},
 		{"core.alternateRefsCommand", "false"},
+		{"core.commitGraph", "false"}, // git believes it about the parents of commits
 		{"core.attributesFile", "/dev/null"},
 		{"core.excludesFile", "/dev/null"},
 		{"sequence.editor", "false"},
 		{"interactive.diffFilter", "cat"},
 		{"diff.ignoreSubmodules", "dirty"},
+		{"diff.submodule", "short"},
+		{"status.submoduleSummary", "false"},
+		{"http.sslVerify", "true"},
+		{"http.curloptResolve", ""},
 		{"credential.helper", ""},
 		{"credential.interactive", "false"},
 		{"gpg.program", "false"},
+		{"gpg.ssh.program", "false"},
+		{"gpg.x509.program", "false"},
 		{"gpg.ssh.defaultKeyCommand", ""},
+		{"gpg.ssh.allowedSignersFile", ""},
+		{"gpg.ssh.revocationFile", ""},
 		{"commit.gpgSign", "false"},
+		{"commit.status", "false"}, // it runs git status in repositories that an earlier step has brought
 		{"commit.template", "/dev/null"},
+		{"mailmap.file", "/dev/null"},
+		{"diff.orderFile", "/dev/null"},
+		{"format.signatureFile", "/dev/null"},
+		{"pull.rebase", "false"},
+		{"merge.autoStash", "false"}, // it runs git status in repositories that the merge has just brought
+		{"rebase.autoStash", "false"},
+		{"rebase.instructionFormat", "%s"}, // a line break in it begins another command
 		{"tag.gpgSign", "false"},
 		{"push.gpgSign", "false"},
 		{"log.showSignature", "false"},
@@ -85,6 +102,11 @@ func drivers() []driver {
 		{regexp.MustCompile(`(?s)^submodule\..*\.ignore$`), "dirty"},
 		{regexp.MustCompile(`(?s)^hook\..*\.command$`), "false"},
 		{regexp.MustCompile(`(?s)^http\..*proxy$`), ""},
+		{regexp.MustCompile(`(?s)^http\.(.*\.)?cookiefile$`), ""},
+		{regexp.MustCompile(`(?s)^http\.(.*\.)?savecookies$`), "false"},
+		{regexp.MustCompile(`(?s)^branch\..*\.rebase$`), "false"},
+		{regexp.MustCompile(`(?s)^branch\..*\.mergeoptions$`), ""}, // such as -F and a file
+		{regexp.MustCompile(`^fetch\.bundleuri$`), ""},
 	}
 }
 
@@ -92,21 +114,25 @@ func drivers() []driver {
 // they cannot be overridden. They matter only to a Git that may reach remotes.
 var firstCounts = regexp.MustCompile(`(?s)^remote\..*\.(uploadpack|receivepack)$`)
 
-// neutralise returns an override for every listed key that could execute a program. It adds an
-// author if the repository has none, because the user's own configuration is not read. Errors:
-// denied, reason security_violation, for a key that cannot be overridden, and for too many.
+// allCount matches keys of which git uses every value. Included files are in the list of keys, but those that
+// depend on a branch are only if it is checked out, and a command can check it out.
+var allCount = regexp.MustCompile(`(?s)^(include\.path|includeif\..*\.path|gc\.recentobjectshook|((fetch|receive)\.)?fsck\.skiplist)$`)
+
+// neutralise returns an override for every listed key that could execute a program. Errors: denied,
+// reason security_violation, for a key that cannot be overridden, and for too many.
 func (g *Git) neutralise(keys [][]byte) ([]Setting, error) {
 	var out []Setting
 	rules := drivers()
-	author := false
 	for _, k := range keys {
 		key := string(k)
-		if key == "user.name" {
-			author = true
-		}
 		if firstCounts.MatchString(key) && (g.cfg.LocalRemotes || len(g.cfg.Protocols) > 0) {
 			return nil, capability.Errorf(capability.CodeDenied, "git.run", "the repository names a program for its remote").
 				With("security_violation", "take uploadpack and receivepack out of its configuration")
+		}
+		if allCount.MatchString(key) {
+			return nil, capability.Errorf(capability.CodeDenied, "git.run", "the repository's configuration has %s, which names a file or program",
+				section(key)).
+				With("security_violation", "take it out of the repository's configuration")
 		}
 		for _, d := range rules {
 			if d.key.MatchString(key) {
@@ -118,10 +144,15 @@ func (g *Git) neutralise(keys [][]byte) ([]Setting, error) {
 			return nil, tooMany()
 		}
 	}
-	if !author {
-		out = append(out, Setting{"user.name", "junctor"}, Setting{"user.email", "junctor@localhost"})
-	}
 	return out, nil
+}
+
+// section returns a key without the part that the repository chose.
+func section(key string) string {
+	if strings.HasPrefix(key, "includeif.") {
+		return "includeIf"
+	}
+	return key
 }
 
 // environment returns git's whole environment. Settings are passed as GIT_CONFIG_* variables and
@@ -134,6 +165,8 @@ func (g *Git) environment(c Command, overrides []Setting) []string {
 	env := []string{
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 		"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null",
+		// Objects and parents are those that a push sends and a merge adds, not those that the repository shows instead.
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=/dev/null/none", // not /dev/null, which a conversion of grafts removes
 		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GCM_INTERACTIVE=never",
 		"GIT_PAGER=cat", "PAGER=cat", "GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_MERGE_AUTOEDIT=no",
 		// Takes precedence over core.sshCommand: no proxy command, no forwarding.

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -18,25 +18,122 @@ import (
 // and checks that the repository is inside Root. Its queries do not execute anything of the
 // repository.
 func (g *Git) inspect(ctx context.Context, c Command) ([]Setting, error) {
-	keys, err := g.keys(ctx, c, "--includes", "--list")
+	keys, overrides, err := g.configuration(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	overrides, err := g.neutralise(keys)
-	if err != nil {
-		return nil, err
+	if !slices.ContainsFunc(keys, func(key []byte) bool { return string(key) == "user.name" }) {
+		// The user's own configuration, which has the author, is not read.
+		overrides = append(overrides, Setting{"user.name", "junctor"}, Setting{"user.email", "junctor@localhost"})
 	}
-	top, err := g.locate(ctx, c)
+	top := ""
+	if c.room != nil { // its paths were checked, and others do not exist for git
+		top = c.room.top
+	} else {
+		top, err = g.locate(ctx, c)
+	}
 	if err != nil || top == "" {
 		return overrides, err
 	}
 	ignored, err := g.submodules(ctx, c, top)
-	return append(overrides, ignored...), err
+	if err != nil {
+		return nil, err
+	}
+	inner, err := g.nested(ctx, c, 0)
+	return slices.Concat(overrides, ignored, inner), err
+}
+
+// nested returns the overrides for the repositories inside of the working tree that are in the index and
+// checked out. Add, rm, stash and others run git status in them, with the same environment; ignoring
+// submodules does not prevent that.
+func (g *Git) nested(ctx context.Context, c Command, depth int) (out []Setting, err error) {
+	if c.room != nil && c.ReadOnly {
+		return nil, nil // what runs there can change nothing
+	}
+	listed, err := g.query(ctx, c, maxIndexBytes, "ls-files", "--stage", "-z", "--", ":/")
+	if err != nil {
+		return nil, err
+	}
+	if listed.Stdout.Truncated() {
+		return nil, capability.Errorf(capability.CodeTooLarge, "git.run",
+			"the repository has more than %d MiB of file names, too many to look for repositories inside of it", maxIndexBytes>>20).
+			With("index_too_large", "run this command yourself, without junctor")
+	}
+	for entry := range bytes.SplitSeq(listed.Stdout.Bytes(), []byte{0}) {
+		if !bytes.HasPrefix(entry, []byte("160000 ")) {
+			continue
+		}
+		_, name, _ := strings.Cut(string(entry), "\t")
+		in := c
+		in.Dir = filepath.Join(c.Dir, filepath.FromSlash(name))
+		if _, err := os.Lstat(filepath.Join(in.Dir, ".git")); err != nil {
+			continue
+		}
+		if depth == maxNestedDepth || len(out) > maxOverrides {
+			return nil, tooMany()
+		}
+		settings, err := g.inspectNested(ctx, in, depth)
+		if err != nil {
+			return nil, capability.AsError(err).Detail("repository", name)
+		}
+		out = append(out, settings...)
+	}
+	return out, nil
+}
+
+// inspectNested is inspect for a repository inside of another one, in which no command is run directly.
+func (g *Git) inspectNested(ctx context.Context, c Command, depth int) ([]Setting, error) {
+	_, overrides, err := g.configuration(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	ignored, err := g.submodules(ctx, c, c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := g.nested(ctx, c, depth+1)
+	return slices.Concat(overrides, ignored, inner), err
+}
+
+// configuration returns the keys of a repository's configuration and the overrides for them. It executes nothing.
+func (g *Git) configuration(ctx context.Context, c Command) (keys [][]byte, overrides []Setting, err error) {
+	if keys, err = g.keys(ctx, c, "--includes", "--list"); err != nil {
+		return nil, nil, err
+	}
+	if len(keys) < len(fixed()) { // git lists those too, so it failed
+		return nil, nil, unreadable()
+	}
+	if overrides, err = g.neutralise(keys); err == nil {
+		err = g.ownTree(ctx, c, keys)
+	}
+	return keys, overrides, err
+}
+
+// ownTree refuses a repository whose configuration places its working tree elsewhere than around its .git,
+// because names in its index are then of other files. That of a submodule names its own directory.
+func (g *Git) ownTree(ctx context.Context, c Command, keys [][]byte) error {
+	if !slices.ContainsFunc(keys, func(key []byte) bool { return string(key) == "core.worktree" }) {
+		return nil
+	}
+	found, err := g.query(ctx, c, maxConfigBytes, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	for dir := c.Dir; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil || dir == c.Root || dir == filepath.Dir(dir) {
+			if strings.TrimSuffix(string(found.Stdout.Bytes()), "\n") == dir {
+				return nil
+			}
+			break
+		}
+	}
+	return capability.Errorf(capability.CodeDenied, "git.run", "the repository's configuration moves its working tree away").
+		With("security_violation", "take core.worktree out of its configuration")
 }
 
 // keys returns the names of the configuration keys of a source, or none if it does not exist.
 func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, error) {
-	listed, err := g.query(ctx, c, append([]string{"config", "--name-only", "-z"}, source...)...)
+	listed, err := g.query(ctx, c, maxConfigBytes, append([]string{"config", "--name-only", "-z"}, source...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +151,8 @@ func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, 
 func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 	// The output has this order and ends at the first value that is not available: outside a
 	// repository all are missing, in a bare one the top level.
-	found, err := g.query(ctx, c, "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects", "--show-toplevel")
+	found, err := g.query(ctx, c, maxConfigBytes, "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects",
+		"--show-toplevel")
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +174,7 @@ func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 		}
 		switch i {
 		case 2:
-			if err := checkAlternates(roots, dir, 0); err != nil {
+			if _, err := checkAlternates(roots, dir, 0); err != nil {
 				return "", err
 			}
 		case 3:
@@ -116,38 +214,37 @@ func inside(roots []string, base, dir string) (string, error) {
 	return "", outside()
 }
 
-// checkAlternates checks that the object directories in objects/info/alternates, from which git also
-// reads objects, are inside the roots, recursively.
-func checkAlternates(roots []string, objects string, depth int) error {
+// checkAlternates returns the object directories in objects/info/alternates, from which git also reads objects,
+// recursively, and checks that they are inside the roots.
+func checkAlternates(roots []string, objects string, depth int) (list []string, err error) {
 	if depth > maxAlternatesDepth {
-		return outside()
+		return nil, outside()
 	}
-	f, err := os.Open(filepath.Join(objects, "info", "alternates"))
+	text, err := readFile(filepath.Join(objects, "info", "alternates"), maxAlternatesBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return outside()
+		return nil, outside()
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxAlternatesBytes+1))
-	if err != nil || len(data) > maxAlternatesBytes {
-		return outside()
-	}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		dir, err := inside(roots, objects, line)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := checkAlternates(roots, dir, depth+1); err != nil {
-			return err
+		further, err := checkAlternates(roots, dir, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(append(list, dir), further...); len(list) > maxAlternates {
+			return nil, outside()
 		}
 	}
-	return nil
+	return list, nil
 }
 
 // submodules returns settings that prevent git from running inside submodules, whose own
@@ -158,6 +255,8 @@ func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting,
 	sources := [][]string{{"--blob", ":.gitmodules", "--list"}, {"--blob", "HEAD:.gitmodules", "--list"}}
 	if _, err := os.Lstat(filepath.Join(top, ".gitmodules")); err == nil {
 		sources = [][]string{{"--file", filepath.Join(top, ".gitmodules"), "--list"}}
+	} else if c.room != nil && c.ReadOnly {
+		return nil, nil // what runs in a submodule can change nothing, and each source is a further run
 	}
 	seen := make(map[string]bool)
 	var out []Setting
@@ -183,11 +282,11 @@ func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting,
 	return out, nil
 }
 
-// query runs a read-only command with a smaller output limit, because configurations are small.
-func (g *Git) query(ctx context.Context, c Command, args ...string) (sandbox.Result, error) {
+// query runs a read-only command with an output limit of its own.
+func (g *Git) query(ctx context.Context, c Command, limit int, args ...string) (sandbox.Result, error) {
 	limited := *g
-	limited.cfg.StdoutLimit = maxConfigBytes
-	return limited.run(ctx, Command{Dir: c.Dir, Root: c.Root, Args: args, ReadOnly: true}, nil)
+	limited.cfg.StdoutLimit = limit
+	return limited.run(ctx, Command{Dir: c.Dir, Root: c.Root, Args: args, ReadOnly: true, room: c.room}, nil)
 }
 
 func outside() error {

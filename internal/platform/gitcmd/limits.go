@@ -13,4 +13,14 @@ const (
 	maxConfigBytes     = 256 << 10
 	maxAlternatesBytes = 64 << 10
 	maxAlternatesDepth = 5 // same bound as in git
+	maxIndexBytes      = 64 << 20
+	maxNestedDepth     = 4 // repositories inside each other
+)
+
+// Limits of room.go.
+const (
+	maxGitFileBytes = 8 << 10 // of .git and commondir, which hold one path
+	maxAlternates   = 64
+	maxMemory       = 2 << 30
+	maxFileBytes    = 8 << 30
 )

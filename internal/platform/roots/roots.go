@@ -17,9 +17,6 @@ import (
 // NoneReason is the reason why fs.* and git.* are unavailable without a root.
 const NoneReason = "no root directory is configured"
 
-// maxPath bounds a caller's path in bytes.
-const maxPath = 4096
-
 // Root is a directory that callers may access.
 type Root struct {
 	ID       string // unique; callers send it as rootId

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -149,7 +150,9 @@ func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error
 	only(T2, LayerSeccomp)
 	only(T2, LayerLandlock)
 	only(T2, LayerCgroup)
-	if facts.Root {
+	if facts.Root && c.ServerUser {
+		p.Missing[LayerUser] = "the run keeps the server's user"
+	} else if facts.Root {
 		only(T2, LayerUser)
 	} else {
 		only(T3, LayerUser)
@@ -197,4 +200,18 @@ func (b *Box) Facts() Facts {
 		b.facts = &f
 	}
 	return *b.facts
+}
+
+// homeCredentials returns the names that make a directory one that programs may not see as a whole:
+// a user's home.
+func homeCredentials() []string {
+	return []string{".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".config/gcloud", ".password-store", ".mozilla"}
+}
+
+// Credentials returns the names of well-known places of credentials that a directory contains.
+func Credentials(dir string) []string {
+	return slices.DeleteFunc(homeCredentials(), func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err != nil
+	})
 }

@@ -48,6 +48,8 @@ func bounded[N int | int64 | float64 | time.Duration](n, otherwise N) N {
 const (
 	// defaultGrace is how long a group may take to end after TERM.
 	defaultGrace = 2 * time.Second
+	// victimGrace is how long a victim of the self-test has to remove its objects.
+	victimGrace = 10 * time.Second
 	// drainTimeout bounds the wait for output after the program's group has ended: a process
 	// that left the group may still hold the pipe.
 	drainTimeout = 500 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,6 +81,42 @@ func attackMain(args []string) int {
 		fmt.Println("ate", len(keep))
 		time.Sleep(time.Second) // so that shares are held at the same time
 		runtime.KeepAlive(keep)
+	case "map": // n files of 4 MB that are mapped and have no name and no descriptor
+		n, _ := strconv.Atoi(args[1])
+		for i := range n {
+			name := "m" + strconv.Itoa(i)
+			f, err := os.Create(name)
+			if err == nil {
+				_, err = f.Write(make([]byte, 4_000_000))
+			}
+			if err == nil {
+				_, err = syscall.Mmap(int(f.Fd()), 0, os.Getpagesize(), syscall.PROT_READ, syscall.MAP_SHARED)
+			}
+			if err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			_ = os.Remove(name)
+			_ = f.Close()
+		}
+		time.Sleep(time.Minute)
+	case "queue": // fill as many pairs of sockets as leave some descriptors to this program
+		block := make([]byte, 64<<10)
+		for range 100 {
+			pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+			if err != nil {
+				break
+			}
+			for _, fd := range pair {
+				_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 4<<20)
+				for {
+					if _, err := syscall.Write(fd, block); err != nil {
+						break
+					}
+				}
+			}
+		}
+		time.Sleep(time.Minute)
 	case "server": // not inside: it runs something until it is killed
 		var tier Tier
 		if tier.UnmarshalText([]byte(args[1])) != nil {
@@ -193,8 +230,8 @@ func TestCPUTimeIsBounded(t *testing.T) {
 		began := time.Now()
 		_, err := box.Run(t.Context(), hostile("while :; do :; done"), c)
 		wantReason(t, err, "resource_limit", "cpu")
-		if spent := time.Since(began); spent > 60*time.Second {
-			t.Errorf("it took %s; want spent at most 60 * time.Second", spent)
+		if spent := time.Since(began); spent > 2*time.Minute {
+			t.Errorf("it took %s; want spent at most two minutes", spent)
 		}
 		// Split over two processes, each below the limit.
 		_, err = box.Run(t.Context(), hostile("(while :; do :; done) & while :; do :; done"), c)
@@ -231,16 +268,62 @@ func TestDiskIsBounded(t *testing.T) {
 			t.Errorf("a file of %d bytes was made; want not (serr == nil && info.Size() > 4<<20)", info.Size())
 		}
 		began := time.Now()
-		_, err = box.Run(t.Context(), hostile("for i in 1 2 3 4 5 6; do head -c 3000000 /dev/zero > f$i; done; sleep 60"), c)
+		_, err = box.Run(t.Context(), hostile("for i in 1 2 3 4 5 6; do head -c 3000000 /dev/zero > f$i; done; sleep 600"), c)
 		wantReason(t, err, "resource_limit", "disk")
-		if spent := time.Since(began); spent > 30*time.Second {
-			t.Errorf("it took %s; want spent at most 30 * time.Second", spent)
+		if spent := time.Since(began); spent > 2*time.Minute {
+			t.Errorf("it took %s; want spent at most two minutes", spent)
 		}
 		if tier == T3 {
 			r, err := box.Run(t.Context(), hostile(`for i in 1 2 3; do head -c 3000000 /dev/zero > "$TMPDIR/f$i" || exit 9; done`), c)
 			if err == nil && r.ExitCode != 9 {
 				t.Errorf("9 MB fitted into a temporary directory of 4: %d; want not (err == nil && r.ExitCode != 9)", r.ExitCode)
 			}
+		}
+	})
+}
+
+// Files that have no name any more, and files in a folder that only lets names be used, take up the disk too.
+func TestDiskCountsWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		c.Limits.Disk, c.Limits.FileSize, c.Limits.Temp = 8<<20, 4<<20, 4<<20
+		self := reachable(t)
+		lines := map[string]string{
+			"removed while open":                `for i in 1 2 3 4; do (exec 3>x$i; rm x$i; head -c 4000000 /dev/zero >&3; sleep 60) & done; wait`,
+			"in a folder that cannot be listed": `mkdir d; chmod 0300 d; for i in 1 2 3 4; do head -c 4000000 /dev/zero > d/x$i; done; sleep 60`,
+			"removed while mapped":              `exec "$0" attack map 4`,
+		}
+		if os.Geteuid() != 0 { // root sees what such a program has open
+			lines["open in a program that cannot be read"] = `(umask 0644; cp /bin/sleep s); exec ./s 60`
+		}
+		for name, line := range lines {
+			spec := hostile(line)
+			spec.Args = append(spec.Args, self)
+			inside := c
+			inside.Work, inside.ReadOnly = workDir(t), []string{filepath.Dir(self)}
+			r, err := box.Run(t.Context(), spec, inside)
+			if e, ok := errors.AsType[*capability.Error](err); !ok || e.Reason != "resource_limit" {
+				t.Errorf("%s: the run = %v, output %q%q; want resource_limit", name, err, r.Stdout.Text(), r.Stderr.Text())
+			}
+			_ = exec.Command("chmod", "-R", "u+rwX", inside.Work).Run() // so that the test can remove it
+		}
+	})
+}
+
+// Bytes that wait in sockets are pages of no process. A control group counts them; without one, a socket
+// counts with the size of its queue.
+func TestMemoryInQueuesOfSocketsIsBounded(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		c.Limits.Memory = 96 << 20
+		self := reachable(t)
+		c.ReadOnly = []string{filepath.Dir(self)}
+		spec := hostile(`for i in 1 2 3 4 5 6 7 8; do "$0" attack queue & done; wait`)
+		spec.Args = append(spec.Args, self)
+		r, err := box.Run(t.Context(), spec, c)
+		wantReason(t, err, "resource_limit", "memory")
+		if err == nil {
+			t.Logf("output: %.500s%.500s", r.Stdout.Text(), r.Stderr.Text())
 		}
 	})
 }
@@ -264,8 +347,8 @@ func TestATimeoutIsKept(t *testing.T) {
 			t.Errorf(`got %v, %q; want err is context.Canceled, r.Stdout.Text() = "begun\n"`, err, r.Stdout.Text())
 		}
 		cancel()
-		if spent := time.Since(<-stopped); spent > 20*time.Second {
-			t.Errorf("it took %s after it was told to stop; want spent at most 20 * time.Second", spent)
+		if spent := time.Since(<-stopped); spent > time.Minute {
+			t.Errorf("it took %s after it was told to stop; want spent at most a minute", spent)
 		}
 	})
 }
@@ -276,7 +359,7 @@ func TestNoDaemonSurvives(t *testing.T) {
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
 		mark := "junctor-daemon-" + filepath.Base(filepath.Dir(c.Work)) + t.Name()
 		daemons := `for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'trap "" TERM; : $0; while :; do sleep 1; done' "` + mark +
-			`" </dev/null >/dev/null 2>&1 &) ; done; setsid sh -c ': $0; sleep 60; :' "` + mark + `" & `
+			`" </dev/null >/dev/null 2>&1 &) ; done; setsid sh -c ': $0; sleep 600; :' "` + mark + `" & `
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if _, err := box.Run(ctx, hostile(daemons+"sleep 60"), c); !errors.Is(err, context.DeadlineExceeded) {
@@ -288,8 +371,8 @@ func TestNoDaemonSurvives(t *testing.T) {
 		if err != nil || r.ExitCode != 0 {
 			t.Errorf("got %d, %v; want no error, r.ExitCode = 0", r.ExitCode, err)
 		}
-		if spent := time.Since(began); spent > 20*time.Second {
-			t.Errorf("it took %s although the program ended at once; want spent at most 20 * time.Second", spent)
+		if spent := time.Since(began); spent > time.Minute {
+			t.Errorf("it took %s although the program ended at once; want spent at most a minute", spent)
 		}
 		noneLeft(t, mark)
 	})

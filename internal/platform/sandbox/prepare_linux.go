@@ -59,7 +59,9 @@ func (r *confined) prepare() error {
 		Isolate: r.p.Tier == T3, Filter: true, Internet: r.p.Network != NetworkNone,
 		Landlock: r.landlock(), OpenTCP: r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered,
 		Proxy: r.p.Tier == T3 && r.p.Network == NetworkProxy,
-		Drop:  r.facts.Root, UID: r.c.UID, GID: r.c.GID,
+		// Root without capabilities can still change the modes of its files everywhere. At T3 it sees
+		// those of the run only; at T2 the filter of a program that keeps the server's user forbids it.
+		Drop: r.facts.Root && (!r.c.ServerUser || r.p.Tier == T3), UID: r.c.UID, GID: r.c.GID,
 		Limits: jail.Limits{
 			Memory: l.Memory, AddrSpace: max(4<<30, 4*l.Memory), Processes: l.Processes, CPU: l.CPU,
 			FileSize: l.FileSize, OpenFiles: l.OpenFiles, Temp: l.Temp,
@@ -128,10 +130,8 @@ func (b *Box) mayShow(dir string) error {
 			return violation("directories with credentials are not shown to programs")
 		}
 	}
-	for _, name := range homeCredentials() {
-		if _, err := os.Lstat(filepath.Join(real, name)); err == nil {
-			return violation("%s holds credentials (%s) and is not shown to programs: name a directory in it", dir, name)
-		}
+	if found := Credentials(real); len(found) > 0 {
+		return violation("%s holds credentials (%s) and is not shown to programs: name a directory in it", dir, found[0])
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (r *confined) openWork() error {
 		return capability.Wrap(capability.CodeDenied, "sandbox.run", "the work directory cannot be entered", err).With("security_violation", "")
 	}
 	r.work = os.NewFile(uintptr(fd), "work")
-	if r.facts.Root { // at least for reading, because other users may not enter it
+	if r.facts.Root && !r.c.Exact { // at least for reading, because other users may not enter it
 		if r.c.Home {
 			if err := r.giveContent(); err != nil {
 				return setupFailed("give the work directory away", err)
@@ -325,8 +325,16 @@ func (r *confined) shown() []string {
 // show adds one path to the private root; a path that does not exist is omitted.
 func (r *confined) show(source, target string) {
 	if m, ok := mountOf(source, target); ok {
-		r.job.Mounts = append(r.job.Mounts, m)
+		r.job.Mounts = append(r.job.Mounts, r.exact(m, source))
 	}
+}
+
+// exact replaces the source of a mount by the path that the run named, of which the helper follows no link.
+func (r *confined) exact(m jail.Mount, source string) jail.Mount {
+	if r.c.Exact && (slices.Contains(r.c.ReadOnly, source) || slices.Contains(r.c.ReadWrite, source)) {
+		m.Source = source
+	}
+	return m
 }
 
 func mountOf(source, target string) (jail.Mount, bool) {
@@ -373,7 +381,7 @@ func (r *confined) furnish() {
 	for _, dir := range r.c.ReadWrite {
 		if m, ok := mountOf(dir, dir); ok {
 			m.Write = true
-			j.Mounts = append(j.Mounts, m)
+			j.Mounts = append(j.Mounts, r.exact(m, dir))
 		}
 	}
 	// A directory is mounted before those in it, which its mount would otherwise cover.

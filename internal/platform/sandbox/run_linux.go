@@ -22,6 +22,9 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
 )
 
+// reasonLimit is the reason of a run that exceeded one of its limits.
+const reasonLimit = "resource_limit"
+
 // HelperMain runs this process as the helper or the canary, and returns its exit status. See
 // [IsHelper].
 func HelperMain(argv []string) int {
@@ -75,7 +78,9 @@ func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement,
 // newRun returns the state of a run whose placement was decided. The caller calls cleanUp.
 func (b *Box) newRun(spec Spec, c Confinement, p Placement, f Facts) *confined {
 	c.Limits = c.Limits.withDefaults()
-	if c.UID == 0 {
+	if c.ServerUser {
+		c.UID, c.GID = os.Geteuid(), os.Getegid()
+	} else if c.UID == 0 {
 		c.UID, c.GID = DefaultUID, DefaultUID
 	}
 	return &confined{box: b, spec: spec, c: c, p: p, facts: f, events: make(chan struct{})}
@@ -393,7 +398,7 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 	case r.limit != "":
 		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program went over its %s limit%s",
 			strings.ReplaceAll(r.limit, "_", " "), r.c.Limits.text(r.limit)).
-			With("resource_limit", "raise the limit in the extension's manifest, up to the operator's ceiling").Detail("kind", r.limit)
+			With(reasonLimit, "raise the limit in the extension's manifest, up to the operator's ceiling").Detail("kind", r.limit)
 	case stopped:
 		return result, ctx.Err()
 	case r.failed != nil:

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -19,8 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
 )
 
@@ -122,12 +122,16 @@ func (b *Box) breakOut(ctx context.Context, tier Tier) ([]canary.Result, error) 
 	if base, err = filepath.EvalSymlinks(base); err != nil {
 		return nil, err
 	}
-	v, victim, release, err := makeVictims(ctx, base)
+	// The canary signals every process that it may, so each server's has a user of its own.
+	user := DefaultUID - 100 - os.Getpid()%1000
+	v, victim, release, err := makeVictims(ctx, base, user)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	c := Confinement{Work: filepath.Join(base, "work"), Package: filepath.Join(base, "package"), MinTier: tier, MaxTier: tier}
+	c := Confinement{
+		Work: filepath.Join(base, "work"), Package: filepath.Join(base, "package"), MinTier: tier, MaxTier: tier, UID: user, GID: user,
+	}
 	p, err := b.Place(c)
 	if err != nil {
 		return nil, err
@@ -155,12 +159,36 @@ func (b *Box) breakOut(ctx context.Context, tier Tier) ([]canary.Result, error) 
 	if trace := traces(v, victim); trace != "" {
 		after.Outcome, after.Detail = canary.Broken, trace
 	}
-	return append(results, after), nil
+	return append(results, after, b.fillDisk(ctx, c)), nil
+}
+
+// fillDisk runs a program that takes up more disk space than it may, with files that have no name.
+func (b *Box) fillDisk(ctx context.Context, c Confinement) canary.Result {
+	out := canary.Result{Act: "fill the disk with removed files", Layer: LayerHygiene, Outcome: canary.Broken}
+	if b.cfg.Off[LayerProc] != "" {
+		out.Outcome, out.Detail = canary.Unavailable, "open files are not seen without /proc"
+		return out
+	}
+	c.Limits.Disk = 8 << 20
+	spec, err := canarySpec("removed")
+	var r Result
+	if err == nil {
+		r, err = b.Run(ctx, spec, c)
+	}
+	switch e, ok := errors.AsType[*capability.Error](err); {
+	case ok && e.Reason == reasonLimit && e.Details["kind"] == "disk":
+		out.Outcome, out.Detail = canary.Held, e.Message
+	case err != nil:
+		out.Outcome, out.Detail = canary.Unavailable, err.Error()
+	case r.ExitCode != 0:
+		out.Outcome, out.Detail = canary.Unavailable, r.Stderr.Text()
+	}
+	return out
 }
 
 // makeVictims creates the objects that must not be reachable. Permissions do not protect
-// them, only the layers do.
-func makeVictims(ctx context.Context, base string) (v canary.Victims, process *victimProcess, release func(), err error) {
+// them, only the layers do. If the server is root, user is that of the process among them.
+func makeVictims(ctx context.Context, base string, user int) (v canary.Victims, process *victimProcess, release func(), err error) {
 	var closers []io.Closer
 	release = func() {
 		for _, c := range closers {
@@ -193,10 +221,6 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 	}
 	if err = os.WriteFile(filepath.Join(base, "package", canary.Shown), []byte("shown"), 0o644); err != nil {
 		return v, nil, release, err
-	}
-	if objects, oerr := makeObjects(); oerr == nil {
-		closers = append(closers, objects)
-		v.IPC = &objects.IPC
 	}
 	listen := func(network, address string) string {
 		l, lerr := net.Listen(network, address)
@@ -232,65 +256,34 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 			break
 		}
 	}
-	victim, err := startVictim(ctx)
+	victim, err := startVictim(ctx, user)
 	if err != nil {
 		return v, nil, release, err
 	}
 	closers = append(closers, victim)
-	v.PID = victim.pid
+	v.PID, v.IPC = victim.pid, victim.ipc
 	return v, victim, release, nil
 }
 
-// objects are System V objects that every user may use; Close removes them.
-type objects struct{ canary.IPC }
-
-func makeObjects() (*objects, error) {
-	o := &objects{canary.IPC{Memory: -1, Semaphores: -1, Messages: -1}}
-	for _, get := range []struct {
-		to   *int
-		nr   uintptr
-		args [3]uintptr
-	}{
-		{&o.Memory, unix.SYS_SHMGET, [3]uintptr{unix.IPC_PRIVATE, 4096, unix.IPC_CREAT | 0o666}},
-		{&o.Semaphores, unix.SYS_SEMGET, [3]uintptr{unix.IPC_PRIVATE, 1, unix.IPC_CREAT | 0o666}},
-		{&o.Messages, unix.SYS_MSGGET, [3]uintptr{unix.IPC_PRIVATE, unix.IPC_CREAT | 0o666, 0}},
-	} {
-		id, _, errno := unix.Syscall(get.nr, get.args[0], get.args[1], get.args[2])
-		if errno != 0 {
-			return nil, errors.Join(errno, o.Close())
-		}
-		*get.to = int(id)
-	}
-	return o, nil
-}
-
-// Close implements io.Closer.
-func (o *objects) Close() error {
-	_, _ = unix.SysvShmCtl(o.Memory, unix.IPC_RMID, nil)
-	_, _, _ = unix.Syscall6(unix.SYS_SEMCTL, uintptr(o.Semaphores), 0, unix.IPC_RMID, 0, 0, 0)
-	_, _, _ = unix.Syscall(unix.SYS_MSGCTL, uintptr(o.Messages), unix.IPC_RMID, 0)
-	return nil
-}
-
-// victimProcess is a running process for the acts on foreign processes. It ends with its input.
+// victimProcess is a running process for the acts on foreign processes. It ends with its input, also when
+// the server is killed, and removes its System V objects then.
 type victimProcess struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	said  *bytes.Buffer
-	pid   int
-	nice  int // the inherited value as the kernel counts, which need not be the default
-	end   func() error
+	said *bytes.Buffer
+	pid  int
+	nice int         // the inherited value as the kernel counts, which need not be the default
+	ipc  *canary.IPC // nil if the kernel has none
+	end  func() error
 }
 
 // signalled reports whether a signal reached the process, after it has ended.
 func (v *victimProcess) signalled() bool { return strings.Contains(v.said.String(), "touched") }
 
-func startVictim(ctx context.Context) (*victimProcess, error) {
+func startVictim(ctx context.Context, user int) (*victimProcess, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", canaryName, "wait")
 	cmd.Env = []string{"JUNCTOR_CANARY=" + canary.Secret, "GORACE=atexit_sleep_ms=0"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 { // else its permissions would protect it
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: DefaultUID, Gid: DefaultUID}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -300,16 +293,20 @@ func startVictim(ctx context.Context) (*victimProcess, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd.Cancel, cmd.WaitDelay = in.Close, victimGrace // killed, it would leave its objects
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	v := &victimProcess{cmd: cmd, stdin: in, said: &bytes.Buffer{}, pid: cmd.Process.Pid}
+	v := &victimProcess{said: &bytes.Buffer{}, pid: cmd.Process.Pid}
 	v.end = sync.OnceValue(func() error {
-		_ = v.stdin.Close()
+		_ = in.Close()
 		_, _ = io.Copy(v.said, out)
-		return v.cmd.Wait()
+		return cmd.Wait()
 	})
-	_, err = io.ReadFull(out, make([]byte, len("alive\n")))
+	line, err := bufio.NewReaderSize(out, 256).ReadSlice('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &v.ipc)
+	}
 	if err == nil {
 		v.nice, err = syscall.Getpriority(syscall.PRIO_PROCESS, v.pid)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,20 +72,37 @@ func forkStorms(t *testing.T, count int) {
 func oneStorm(t *testing.T, box *Box, i int) {
 	work := workDir(t)
 	if err := os.WriteFile(filepath.Join(work, "storm"), comets(), 0o755); err != nil {
-		t.Error(err)
+		t.Errorf("writing the storm: got %v, want no error", err)
 		return
 	}
-	// Every process of the run inherits the writing end, so the reading end shows whether one lives.
+	// The shell opens the writing end, and every process of the storm inherits it, so the reading end shows
+	// whether one lives. What comes before the shell inherits the writing end of a pipe from us; but so does, until
+	// it executes its program, a process that the other storm starts at that moment.
+	fifo := filepath.Join(work, "fifo")
+	err := unix.Mkfifo(fifo, 0o600)
+	if err == nil {
+		err = os.Chmod(fifo, 0o666) // the run may have a user of its own
+	}
+	if err != nil {
+		t.Errorf("making the file that it opens: got %v, want no error", err)
+		return
+	}
+	storm, err := unix.Open(fifo, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Errorf("opening that file: got %v, want no error", err)
+		return
+	}
+	defer unix.Close(storm)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		t.Error(err)
+		t.Errorf("making a pipe: got %v, want no error", err)
 		return
 	}
 	defer unix.Close(pipe[0])
 	alive := os.NewFile(uintptr(pipe[1]), "alive")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	line := "./storm; while :; do :; done"
+	line := "exec 9>fifo; ./storm; while :; do :; done"
 	switch i % 4 {
 	case 0:
 		ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
@@ -95,17 +113,30 @@ func oneStorm(t *testing.T, box *Box, i int) {
 	case 2:
 		time.AfterFunc(250*time.Millisecond, cancel)
 	default: // the program ends by itself, in the middle of its storm
-		line = "./storm; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 0"
+		line = "exec 9>fifo; ./storm; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 0"
 	}
 	spec := hostile(line)
 	spec.Grace, spec.Files = time.Millisecond, []*os.File{alive}
 	c := Confinement{Work: work, MinTier: T2, MaxTier: T2, Limits: Limits{Processes: 400}}
-	_, err := box.Run(ctx, spec, c)
+	r, err := box.Run(ctx, spec, c)
 	_ = alive.Close()
+	if text := r.Stderr.Text(); strings.Contains(text, "fifo") { // it may print that it cannot fork any more
+		t.Errorf("storm %d: the shell printed %q, want that it opens the file", i, text)
+	}
 	if e, ok := errors.AsType[*capability.Error](err); ok && e.Reason == "processes_remain" {
 		t.Errorf(`storm %d: %v; want not (ok && e.Reason == "processes_remain")`, i, err)
 	}
-	if n, err := unix.Read(pipe[0], make([]byte, 1)); n != 0 || err != nil {
+	if n, err := unix.Read(storm, make([]byte, 1)); n != 0 || err != nil {
 		t.Errorf("storm %d: a process of the run lives after its end: read = %d, %v, want the end of the file", i, n, err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // another process: there is nothing to wait on
+		n, err := unix.Read(pipe[0], make([]byte, 1))
+		if n == 0 && err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Errorf("storm %d: a process of its start lives a minute after its end: read = %d, %v, want the end of the file", i, n, err)
+			break
+		}
 	}
 }

@@ -74,6 +74,10 @@ type Confinement struct {
 	// OwnPath shows Work at its own path at T3 as well, and lets the program start in a
 	// directory of ReadOnly or ReadWrite.
 	OwnPath bool
+	// Exact is for directories of a user that a program could have exchanged. Work is never given to UID, so
+	// its modes must permit the access. At T3 the paths of ReadOnly and ReadWrite must not contain symbolic
+	// links when they are shown; at T2 that is not certain, so name only those there that no program can exchange.
+	Exact bool
 	// Home makes Work the program's home across runs: HOME is Work as the program sees it, or the
 	// temporary directory if the program's user cannot reach Work by its path (at T2, below
 	// a directory closed to it). A HOME in Spec.Env takes precedence. If the user of the program
@@ -98,6 +102,9 @@ type Confinement struct {
 	// [DefaultUID]. Two extensions that share them can reach each other's
 	// processes at T2.
 	UID, GID int
+	// ServerUser runs the program as the server's own user, also if that is root, who has no
+	// capabilities then. It is for files that only that user can change.
+	ServerUser bool
 }
 
 // Placement describes where a program would run and what it would see. Use it to build
@@ -132,7 +139,7 @@ const (
 	LayerSeccomp    = "seccomp"    //
 	LayerRlimits    = "rlimits"    //
 	LayerCgroup     = "cgroup"     // the kernel limits memory and processes of the whole tree
-	LayerHygiene    = "hygiene"    // environment, descriptors, group kill, bounded output
+	LayerHygiene    = "hygiene"    // environment, descriptors, group kill, bounded output and disk
 )
 
 // Without returns a Config.Off for layers that the operator's configuration disables.

@@ -49,12 +49,6 @@ func credentialDirs() []string {
 	}
 }
 
-// homeCredentials returns the names that make a directory one that programs may not see as a whole:
-// a user's home.
-func homeCredentials() []string {
-	return []string{".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".config/gcloud", ".password-store", ".mozilla"}
-}
-
 // system is the part of the machine that every private root shows.
 type system struct {
 	at   time.Time

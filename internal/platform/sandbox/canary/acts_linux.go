@@ -256,6 +256,34 @@ func (r *round) descriptors() {
 	}
 }
 
+// MakeIPC creates System V objects that every user may use, or returns nil. remove removes them; the kernel
+// would keep them beyond the end of the process.
+func MakeIPC() (objects *IPC, remove func()) {
+	o := IPC{Memory: -1, Semaphores: -1, Messages: -1}
+	remove = func() {
+		_, _ = unix.SysvShmCtl(o.Memory, unix.IPC_RMID, nil)
+		_ = rawCall(unix.SYS_SEMCTL, uintptr(o.Semaphores), 0, unix.IPC_RMID, 0)
+		_ = rawCall(unix.SYS_MSGCTL, uintptr(o.Messages), unix.IPC_RMID, 0)
+	}
+	for _, get := range []struct {
+		to   *int
+		nr   uintptr
+		args [3]uintptr
+	}{
+		{&o.Memory, unix.SYS_SHMGET, [3]uintptr{unix.IPC_PRIVATE, 4096, unix.IPC_CREAT | 0o666}},
+		{&o.Semaphores, unix.SYS_SEMGET, [3]uintptr{unix.IPC_PRIVATE, 1, unix.IPC_CREAT | 0o666}},
+		{&o.Messages, unix.SYS_MSGGET, [3]uintptr{unix.IPC_PRIVATE, unix.IPC_CREAT | 0o666, 0}},
+	} {
+		id, _, errno := unix.Syscall(get.nr, get.args[0], get.args[1], get.args[2])
+		if errno != 0 {
+			remove()
+			return nil, func() {}
+		}
+		*get.to = int(id)
+	}
+	return &o, remove
+}
+
 // objects uses System V objects by their ids, without a get.
 func (r *round) objects() {
 	if r.v.IPC == nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -68,10 +69,40 @@ func (r *round) calls() {
 		r.try("seccomp", c.name, rawCall(c.nr, c.args...))
 	}
 	runtime.KeepAlive(&space)
+	// The call may be answered with success and change nothing.
+	err := rawCall(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
+	switch dumpable, gerr := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); {
+	case gerr != nil:
+		r.skip("seccomp", ActHide, cause(gerr))
+	case err == nil && dumpable != 0:
+		r.try("seccomp", ActHide, errUnchanged)
+	default:
+		r.try("seccomp", ActHide, err)
+		_ = rawCall(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1) // other acts look at this process
+	}
 	// The filter permits clone, but not with the flag of a new namespace.
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
 	r.try("seccomp", "clone into a user namespace", fail(cmd.Run(), "clone"))
+}
+
+// HoldRemoved writes four files of 4 MiB, removes them, and holds them open until it is killed, or for
+// half a minute.
+func HoldRemoved() error {
+	data := make([]byte, 4<<20)
+	for range 4 {
+		f, err := os.CreateTemp(".", "removed")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.Write(data)
+		if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+			return err
+		}
+	}
+	time.Sleep(30 * time.Second)
+	return nil
 }
 
 // foreign runs programs that call the kernel under another ABI, where the call numbers of

@@ -13,6 +13,9 @@ const (
 // Secret is the content of every victim that can be read.
 const Secret = "junctor canary: nobody inside may read this"
 
+// ActHide is the act by which a program's open files could not be counted.
+const ActHide = "hide its open files"
+
 // Acts that are known to succeed without namespaces.
 const (
 	ActConnect = "connect to an outside unix socket"

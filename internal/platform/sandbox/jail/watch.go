@@ -3,6 +3,7 @@
 package jail
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"strconv"
@@ -18,6 +19,10 @@ const (
 	watchTreeInterval = 100 * time.Millisecond
 	watchDiskInterval = time.Second
 )
+
+// maxHiddenChecks is how often in a row a process may prevent that its open files are seen; it does so for
+// a moment when a program is started.
+const maxHiddenChecks = 3
 
 // tickInterval is the unit of CPU time in /proc: 1/USER_HZ, which is 100 on supported systems.
 const tickInterval = time.Second / 100
@@ -48,8 +53,14 @@ func (h *helper) watch() {
 	if l.Memory <= 0 && l.CPU <= 0 {
 		return
 	}
+	perSocket := socketBytes()
+	var queued int64 // bytes that the queues of sockets may have, which are pages of no process
+	checks := 0
 	for range time.Tick(watchTreeInterval) {
-		var resident int64
+		if checks++; l.Memory > 0 && checks%int(watchDiskInterval/watchTreeInterval) == 1 {
+			queued = h.held().sockets * perSocket
+		}
+		resident := queued
 		cpu := usage()
 		total := cpu.User + cpu.System
 		for _, p := range h.tree() {
@@ -72,8 +83,13 @@ func (h *helper) watchDisk(dir string, limit int64) {
 	if err != nil {
 		return
 	}
+	hidden := 0
 	for range time.Tick(watchDiskInterval) {
-		if diskUsage(root, limit) > limit {
+		open := h.held()
+		if hidden++; !open.hidden {
+			hidden = 0
+		}
+		if hidden > maxHiddenChecks || open.files+diskUsage(root, limit) > limit {
 			h.exceed("disk")
 		}
 	}
@@ -84,17 +100,29 @@ func (h *helper) watchDisk(dir string, limit int64) {
 const minEntry = 1 << 10
 
 // diskUsage returns the allocated bytes below root, and stops counting above enough. Folders
-// nested deeper than [hostfs.MaxDepth] return more than enough. A file with several names counts
-// several times.
-func diskUsage(root *os.Root, enough int64) int64 {
+// nested deeper than [hostfs.MaxDepth], and those that cannot be made readable, return more than
+// enough. A file with several names counts several times.
+func diskUsage(root *os.Root, enough int64) int64 { return diskUsageBelow(root, ".", enough) }
+
+func diskUsageBelow(root *os.Root, start string, enough int64) int64 {
 	var used int64
-	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	_ = fs.WalkDir(root.FS(), start, func(name string, d fs.DirEntry, err error) error {
 		if strings.Count(name, "/") >= hostfs.MaxDepth {
 			used = enough + 1
 			return fs.SkipAll
 		}
+		if errors.Is(err, fs.ErrPermission) && d != nil && d.IsDir() && name != start {
+			if used += readable(root, name, enough-used); used > enough {
+				return fs.SkipAll
+			}
+			return nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			used = enough + 1
+			return fs.SkipAll
+		}
 		if err != nil {
-			return nil // it was removed or is not readable: count the rest
+			return nil // it was removed: count the rest
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -109,6 +137,19 @@ func diskUsage(root *os.Root, enough int64) int64 {
 		return nil
 	})
 	return used
+}
+
+// readable counts a folder that its owner must not list. The mode is changed for as long as that takes.
+func readable(root *os.Root, name string, enough int64) int64 {
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	if err != nil || root.Chmod(name, info.Mode().Perm()|0o500) != nil {
+		return enough + 1
+	}
+	defer func() { _ = root.Chmod(name, info.Mode().Perm()) }() // it may have been removed
+	return diskUsageBelow(root, name, enough)
 }
 
 // tree returns the processes of the run without the helper: at T3 all of the namespace, at T2

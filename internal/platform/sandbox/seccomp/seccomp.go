@@ -20,7 +20,8 @@ type Options struct {
 	// of files by path report success and do nothing, because installers require them.
 	Processes bool
 	// Uncounted refuses, with ENOSYS, anonymous files and shared segments: memory that is not
-	// part of the size of a process, which is watched where a control group is missing.
+	// part of the size of a process, which is watched where a control group is missing. Queues of
+	// sockets keep their usual size.
 	Uncounted bool
 	// Files is for programs that run as the server's own user. It refuses the calls on files
 	// that Landlock does not cover, because a descriptor for reading suffices for them: chmod and
@@ -87,6 +88,14 @@ const namespaceFlags = 0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x080
 const (
 	tiocsti   = 0x5412
 	tioclinux = 0x541c
+)
+
+// Options of sockets that set the size of their queue, and that of prctl for who may look at a process.
+const (
+	solSocket     = 1
+	soSndBuf      = 7
+	soSndBufForce = 32
+	prSetDumpable = 4
 )
 
 // personalityQuery is the argument of personality that reads it without a change.
@@ -230,7 +239,22 @@ func build(t table, o Options) []Instruction {
 	}
 	if o.Uncounted {
 		a.refuse(errNoSys, uncounted()...)
+		a.when("setsockopt", func(b *assembler) { // the kernel caps a size that is too large without an error, too
+			b.emit(opLoad, argLow(1))
+			b.jump(opEqual, solSocket, 0, 4)
+			b.emit(opLoad, argLow(2))
+			b.jump(opEqual, soSndBuf, 1, 0)
+			b.jump(opEqual, soSndBufForce, 0, 1)
+			b.errno(errNone)
+			b.emit(opRet, retAllow)
+		})
 	}
+	a.when("prctl", func(b *assembler) { // open files of the program are counted, which it may not prevent
+		b.emit(opLoad, argLow(0))
+		b.jump(opEqual, prSetDumpable, 0, 1)
+		b.errno(errNone)
+		b.emit(opRet, retAllow)
+	})
 	a.emit(opRet, retAllow)
 	return a.prog
 }

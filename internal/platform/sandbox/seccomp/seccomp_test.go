@@ -89,7 +89,10 @@ func TestFilterAnswers(t *testing.T) {
 		{"ioctl", []uint64{0, 0x5401}, retAllow, retAllow, retAllow}, //
 		{"personality", []uint64{0}, retAllow, retAllow, retAllow},   //
 		{"personality", []uint64{0xffffffff}, retAllow, retAllow, retAllow},
-		{"personality", []uint64{0x0040000}, perm, perm, perm}, // no address randomisation
+		{"personality", []uint64{0x0040000}, perm, perm, perm},          // no address randomisation
+		{"prctl", []uint64{4, 0}, retErrno, retErrno, retErrno},         // its open files are counted
+		{"prctl", []uint64{38, 1}, retAllow, retAllow, retAllow},        //
+		{"setsockopt", []uint64{3, 1, 7}, retAllow, retAllow, retAllow}, //
 		{"fchmodat", nil, retAllow, retAllow, perm},
 		{"fchownat", nil, retAllow, retAllow, retErrno},
 		{"setxattr", nil, retAllow, retAllow, retErrno},
@@ -199,5 +202,25 @@ func TestEveryLineOfTheTableOfCallsIsRead(t *testing.T) {
 	}
 	if len(seen) < 95 {
 		t.Errorf("calls: got %d, want at least 95", len(seen))
+	}
+}
+
+func TestQueuesOfSocketsKeepTheirSizeWhereMemoryIsUncounted(t *testing.T) {
+	for name, tab := range tables() {
+		prog := build(tab, Options{Uncounted: true})
+		for _, c := range []struct {
+			level, option uint64
+			want          uint32
+		}{
+			{1, 7, retErrno},
+			{1, 32, retErrno},
+			{1<<32 | 1, 1<<32 | 7, retErrno}, // the kernel reads 32 bits
+			{1, 2, retAllow},
+			{6, 7, retAllow},
+		} {
+			if got := run(t, prog, tab.arch, tab.numbers["setsockopt"], 3, c.level, c.option); got != c.want {
+				t.Errorf("%s: setsockopt(3, %#x, %#x) is answered %#x, want %#x", name, c.level, c.option, got, c.want)
+			}
+		}
 	}
 }
