@@ -1,0 +1,98 @@
+package secret_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/secret"
+)
+
+func TestARedactorFindsAValueAsURLsHTMLJSONAndBase64WriteIt(t *testing.T) {
+	t.Parallel()
+	lower := func(s string) string { return regexp.MustCompile(`%..`).ReplaceAllStringFunc(s, strings.ToLower) }
+	object := func(s string) string {
+		data, err := json.Marshal(s)
+		if err != nil {
+			t.Fatalf("json.Marshal: got %v, want no error", err)
+		}
+		return string(data[1 : len(data)-1])
+	}
+	every := func(format string) func(string) string {
+		return func(s string) (out string) {
+			for i := range len(s) {
+				out += fmt.Sprintf(format, s[i])
+			}
+			return out
+		}
+	}
+	for name, encode := range map[string]func(string) string{
+		"plain": func(s string) string { return s }, "capitals": strings.ToUpper, "query": url.QueryEscape, "path": url.PathEscape,
+		"lower-case query": func(s string) string { return lower(url.QueryEscape(s)) }, "every byte": every("%%%02x"),
+		"query twice": func(s string) string { return url.QueryEscape(url.QueryEscape(s)) },
+		"HTML":        html.EscapeString, "HTML twice": func(s string) string { return html.EscapeString(html.EscapeString(s)) },
+		"hexadecimal HTML": func(s string) string {
+			return strings.NewReplacer("&", "&#x26;", "<", "&#x03C", "'", "&apos;").Replace(s)
+		},
+		"JSON": object, "JSON twice": func(s string) string { return object(object(s)) },
+		"JSON with slashes": func(s string) string { return strings.ReplaceAll(object(s), "/", `\/`) },
+		"spaced":            func(s string) string { return strings.Join(strings.Split(s, ""), "\u00a0\u200d") },
+		"base64":            func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+		"basic":             func(s string) string { return base64.StdEncoding.EncodeToString([]byte("u:" + s)) },
+		"basic, longer":     func(s string) string { return base64.URLEncoding.EncodeToString([]byte("us:" + s + ":x")) },
+		"base64 in a query": func(s string) string { return url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(s))) },
+	} {
+		for _, value := range []string{"tr0ub4dor&3+x/y==", "pass word@1", `a"b\n<c>'~*(é)😀??>`, "line\nbreak", "1234", "?é12345"} {
+			if name == "every byte" && value == "line\nbreak" || name == "spaced" && strings.Contains(value, "é") {
+				continue // the same, in fewer words
+			}
+			text := "see " + encode(value) + " here"
+			got := secret.Redactor("•", "other", value)(text)
+			if strings.Contains(name, "bas") { // a character at the ends has bits of others, and stays
+				if strings.Count(got, "•") != 1 || len(got) > 27 {
+					t.Errorf("%s of %q: %q became %q, want the value masked", name, value, text, got)
+				}
+			} else if got != "see • here" {
+				t.Errorf("%s of %q: %q became %q, want %q", name, value, text, got, "see • here")
+			}
+		}
+	}
+}
+
+func TestARedactorOfNothingChangesNothing(t *testing.T) {
+	t.Parallel()
+	const text = "a text, = + \n"
+	for _, values := range [][]string{nil, {""}, {" \n"}} {
+		if got := secret.Redactor("•", values...)(text); got != text {
+			t.Errorf("Redactor(%q) of %q = %q, want no change", values, text, got)
+		}
+	}
+	long := strings.Repeat("long&", 20_000)
+	if got := secret.Redactor("•", long)("a " + long + "."); got != "a •." {
+		t.Errorf("a long value: got %.20q, want it masked", got)
+	}
+}
+
+func TestARedactorIsNotSlowInHostileTexts(t *testing.T) {
+	t.Parallel()
+	redact := secret.Redactor("•", `+\n word`, "\ufeff\nnr word", `\\ word`)
+	for _, unit := range []string{`\`, `\n`, "+", "\ufeff", "%25", "&amp;", "n "} { // each may begin or continue a match
+		if text := strings.Repeat(unit, 1<<14); redact(text) != text { // which takes minutes if the time is quadratic
+			t.Errorf("%q repeated was changed, want no change", unit)
+		}
+	}
+}
+
+func BenchmarkRedactor(b *testing.B) {
+	text := strings.Repeat(`{"name":"some text", "url":"https://a.example/x?y=%26z&amp;"}`, 1<<16)
+	redact := secret.Redactor("•••", "tr0ub4dor&3+x/y==", "user:tr0ub4dor&3+x/y==")
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		redact(text)
+	}
+}

@@ -1,0 +1,6 @@
+package secret
+
+const (
+	maxEncoded = 4 << 10 // bytes of a value that a Redactor finds in other than its plain form
+	minBase64  = 4       // bytes of a value that a Redactor finds in base64, where a shorter one occurs by chance
+)
