@@ -1,11 +1,14 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -41,13 +44,13 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	if err := r.engine.cfg.Log.Ready(true); err != nil {
 		return err
 	}
-	shown, err := r.shown()
+	shown, whole, err := r.shown()
 	if err != nil {
 		return err
 	}
 	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
 		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel,
-		Summary: r.summary(shown), Shown: shown, Input: r.inv.Input,
+		Summary: r.summary(shown), Shown: shown, Input: whole,
 		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 		Fresh: fresh, Approval: r.inv.Approval,
 	})
@@ -90,21 +93,60 @@ func (r *run) foresee(ctx context.Context) (err error) {
 	return err
 }
 
-// bound returns the digest that an approval is bound to: that of the input and, if the preview
-// has one, of its binding.
+// bound returns the digest that an approval is bound to: that of the input and, if there are any, of
+// what the call has beside it and of the preview's binding.
 func (r *run) bound() string {
 	digest := inputDigest(r.inv.Input)
-	if r.preview.Binds != "" {
-		sum := sha256.Sum256([]byte(digest + r.preview.Binds))
+	binds := r.preview.Binds
+	if extras := r.extras(); len(extras) > 0 {
+		data, _ := jsonx.Marshal(extras) // of valid JSON
+		binds += "\n" + inputDigest(data)
+	}
+	if binds != "" {
+		sum := sha256.Sum256([]byte(digest + binds))
 		digest = hex.EncodeToString(sum[:])
 	}
 	return digest
 }
 
-// shown returns the view of the call for the approver: the words that would run, what the preview
-// declares, and the input.
-func (r *run) shown() (policy.Shown, error) {
-	details := maps.Clone(r.preview.Details)
+// extras returns what the caller chose beside the input and the provider acts on.
+func (r *run) extras() map[string]any {
+	out := make(map[string]any)
+	if c := r.context; c != nil {
+		if c.Workspace != defaultWorkspace {
+			out["workspace"] = c.Workspace
+		}
+		if c.Route != nil {
+			out["conversation"] = c.Route
+		}
+		if c.Adapter != nil {
+			out["adapter"] = c.Adapter
+		}
+	}
+	return out
+}
+
+// meta returns the metadata for the provider. With an approval that does not cover it, only what tracing uses is
+// left, because a client has more in it than what the approver was shown.
+func (r *run) meta() json.RawMessage {
+	if r.consent.Approval == "" || r.preview.Metadata || len(r.inv.Meta) == 0 {
+		return r.inv.Meta
+	}
+	out := json.RawMessage("{")
+	_ = jsonx.Members(r.inv.Meta, func(name string, value []byte) {
+		if name == "traceparent" || name == "tracestate" || name == "baggage" {
+			out = jsonx.AppendMember(out, name, value)
+		}
+	})
+	return append(out, '}')
+}
+
+// shown returns the view of the call for the approver: the words that would run, what the call has beside the
+// input, what the preview declares, and the input. whole is what the approver can read whole: the input, in an
+// object with the details if the view has only the beginning of one.
+func (r *run) shown() (view policy.Shown, whole json.RawMessage, err error) {
+	details := make(map[string]any)
+	maps.Copy(details, r.preview.Details)
 	for _, repeated := range []string{
 		"argv",        // the words
 		"permissions", // a field of the approval
@@ -112,14 +154,19 @@ func (r *run) shown() (policy.Shown, error) {
 	} {
 		delete(details, repeated)
 	}
-	if len(details) == 0 {
-		return policy.Show(r.preview.What, nil, r.inv.Input)
+	maps.Copy(details, r.extras())
+	var raw json.RawMessage
+	if len(details) > 0 {
+		if raw, err = jsonx.Marshal(details); err != nil {
+			return view, nil, err
+		}
 	}
-	raw, err := jsonx.Marshal(details)
-	if err != nil {
-		return policy.Shown{}, err
+	view, err = policy.Show(r.preview.What, raw, r.inv.Input)
+	if err != nil || !slices.ContainsFunc(view.Details, func(v policy.ShownValue) bool { return v.Bytes > 0 }) {
+		return view, r.inv.Input, err
 	}
-	return policy.Show(r.preview.What, raw, r.inv.Input)
+	whole, err = jsonx.Marshal(map[string]any{"details": raw, "input": json.RawMessage(cmp.Or(string(r.inv.Input), "null"))})
+	return view, whole, err
 }
 
 // summary returns the text for the approver: the principal, the action, the target, every

@@ -187,6 +187,9 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	rec.Metadata.BytesOut = int64(len(result.Value))
 	rec.Metadata.Timings = audit.Timings{Provider: r.providerTime}
 	rec.Metadata.UpstreamCallID = r.upstream
+	if r.login != "" {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "login", Value: r.login})
+	}
 	if ran := r.ran; ran != nil {
 		rec.Command, rec.ExitCode = ran.Command, ran.ExitCode
 		if ran.Action != "" {

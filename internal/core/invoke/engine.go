@@ -111,7 +111,7 @@ func New(cfg Config) *Engine {
 		cfg.ProviderTimeout = map[string]time.Duration{"endpoint": 60 * time.Second}
 	}
 	return &Engine{
-		cfg: cfg, flights: flights{m: make(map[flightKey]*flight)}, places: places{taken: make(map[capability.ProviderKey]int)},
+		cfg: cfg, flights: flights{m: make(map[flightKey]*flight)}, places: places{taken: make(map[place]int)},
 	}
 }
 
@@ -174,6 +174,7 @@ type run struct {
 	started      bool          // bytes may have reached the provider
 	providerTime time.Duration
 	upstream     string
+	login        string
 	ran          *capability.Ran
 }
 

@@ -172,12 +172,10 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 	inv := on(admin(), "deaf", `{"keep":"me"}`)
 	inv.Timeout = 20 * time.Millisecond
 	inv.Progress = func(capability.Chunk) { t.Error("progress after the end") }
-	began := time.Now()
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	e := fails(t, err, capability.CodeTimeout, "timeout")
-	if reply.State != invoke.StateTimeout || time.Since(began) > 3*time.Second || !strings.Contains(e.Message, "20ms") {
-		t.Errorf("%s after %s: %s; want reply.State = invoke.StateTimeout, time.Since(began) at most 3 * time.Second, e.Message "+
-			`with "20ms"`, reply.State, time.Since(began), e.Message)
+	if reply.State != invoke.StateTimeout || !strings.Contains(e.Message, "20ms") {
+		t.Errorf(`%s: %s; want reply.State = invoke.StateTimeout, e.Message with "20ms"`, reply.State, e.Message)
 	}
 	if d := cmp.Diff([]string{"capability_started", "capability_timeout"}, r.events(reply.Invocation)); d != "" {
 		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)

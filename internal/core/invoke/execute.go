@@ -64,7 +64,8 @@ func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
 // approval, which a fallback never requests, and accept the input.
 func (r *run) callable(e *catalog.Entry) bool {
 	v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
-	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && checkSchema(e, r.inv.Input) == nil
+	asks := !human(r.inv.Principal) && r.agent.Frame.Approval(e, v.Waives) || r.inv.Tainted && e.Effect.AtLeast(capability.EffectExternal)
+	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && !asks && checkSchema(e, r.inv.Input) == nil
 }
 
 // attempt makes the call at r.entry: it acquires a slot, writes the begin record if required,
@@ -73,7 +74,7 @@ func (r *run) callable(e *catalog.Entry) bool {
 func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	e := r.engine
 	key := r.entry.Key()
-	if err := e.places.take(key, e.cfg.PerProvider); err != nil {
+	if err := e.places.take(key, r.inv.Principal.Person(), e.cfg.PerProvider); err != nil {
 		return capability.Result{}, err
 	}
 	r.within = r.timeout()
@@ -81,7 +82,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	defer cancel()
 	if r.entry.Effect.Mutates() || e.cfg.RecordReads {
 		if err := r.recordStart(ctx); err != nil {
-			e.places.free(key)
+			e.places.free(key, r.inv.Principal.Person())
 			return capability.Result{}, err
 		}
 	}
@@ -96,7 +97,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	r.started = true
 	result, err := r.carry(ctx, call)
 	r.providerTime += e.cfg.Now().Sub(began)
-	r.ran = result.Ran
+	r.ran, r.login = result.Ran, result.Login
 	if err != nil {
 		// A provider that stops because of the deadline may report its own error; the cause of
 		// the context takes precedence.
@@ -119,7 +120,7 @@ func (r *run) call() capability.Call {
 		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
 		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: func(capability.Chunk) {},
 		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds, Key: r.inv.IdempotencyKey, Watched: r.inv.Progress != nil,
-		Meta: r.inv.Meta, Ask: r.inv.Ask, Relay: r.inv.Relay, Within: r.inv.Within,
+		Meta: r.meta(), Ask: r.inv.Ask, Relay: r.inv.Relay, Within: r.inv.Within,
 	}
 }
 
@@ -128,9 +129,10 @@ func (r *run) call() capability.Call {
 // most for its settle time, discards its result, and returns ctx's error. A panic of the
 // provider is returned as an error.
 func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
-	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // the provider's goroutine must not use r
+	// The provider's goroutine must not use r.
+	provider, key, resume, person := r.entry.Provider, r.entry.Key(), r.inv.Resume, r.inv.Principal.Person()
 	work := func() (result capability.Result, err error) {
-		defer r.engine.places.free(key)
+		defer r.engine.places.free(key, person)
 		defer func() {
 			if p := recover(); p != nil {
 				err = r.panicked(p)
@@ -216,36 +218,45 @@ func asFailure(err error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, "execute", "the provider reported a failure", err).With("execution_failed", "")
 }
 
-// places counts the running calls of each provider. A provider without calls uses no
-// memory.
+// places counts the running calls of each provider, and of each principal at it. A provider
+// without calls uses no memory.
 type places struct {
 	mu    sync.Mutex
-	taken map[capability.ProviderKey]int
+	taken map[place]int
 }
 
-// take acquires one of the provider's slots. If most are taken it fails with overloaded, reason
+// place is a person at a provider, or all of them.
+type place struct {
+	provider capability.ProviderKey
+	person   string
+	all      bool
+}
+
+// take acquires one of the provider's slots. One person gets three quarters of what the others
+// leave of most, so that it cannot take them all. Otherwise it fails with overloaded, reason
 // queue_full, without waiting.
-func (p *places) take(key capability.ProviderKey, most int) error {
+func (p *places) take(key capability.ProviderKey, person string, most int) error {
 	p.mu.Lock()
-	n := p.taken[key]
-	if n < most {
-		p.taken[key] = n + 1
-	}
-	p.mu.Unlock()
-	if n < most {
+	defer p.mu.Unlock()
+	total := place{provider: key, all: true}
+	all, own := p.taken[total], p.taken[place{provider: key, person: person}]
+	if own < ((most-all+own)*3+3)/4 {
+		p.taken[total], p.taken[place{provider: key, person: person}] = all+1, own+1
 		return nil
 	}
-	err := capability.Errorf(capability.CodeOverloaded, "execute", "%s has %d calls running already", key, n).
+	err := capability.Errorf(capability.CodeOverloaded, "execute", "%s has %d calls running already, %d of them yours", key, all, own).
 		With("queue_full", "try again in a second")
 	err.RetryAfter = time.Second
 	return err
 }
 
-func (p *places) free(key capability.ProviderKey) {
+func (p *places) free(key capability.ProviderKey, person string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken[key]--; p.taken[key] == 0 {
-		delete(p.taken, key)
+	for _, one := range []place{{provider: key, all: true}, {provider: key, person: person}} {
+		if p.taken[one]--; p.taken[one] == 0 {
+			delete(p.taken, one)
+		}
 	}
 }
 

@@ -287,6 +287,18 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 			t.Error(`a fallback reached a provider that may not be called; want all["b"].calls.Load() + all["d"].calls.Load() = 0`)
 		}
 	})
+	t.Run("not to a stronger effect after the run has read text of others", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{rules: `permit (principal, action, resource);`})
+		all := r.fetchers(map[string]capability.Effect{"b": capability.EffectExternal}, map[string]int{"a": 30, "b": 20}, onlyA(notStarted()))
+		inv := fetch(agent())
+		inv.Tainted = true
+		_, err := r.engine.Invoke(t.Context(), inv)
+		fails(t, err, capability.CodeUnavailable, "connection_failed")
+		if n := all["b"].calls.Load(); n != 0 {
+			t.Errorf("the provider that needs a fresh approval was called %d times, want 0", n)
+		}
+	})
 	t.Run("the record names the one that was called when nobody is left", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, options{})

@@ -191,9 +191,13 @@ func keyReused(key string) error {
 		With("key_reused", "use a new key for a new call")
 }
 
-// callDigest returns a digest that is equal for equal calls: target, selector and input.
+// callDigest returns a digest that is equal for equal calls: target, selector, conversation and input.
 func callDigest(inv capability.Invocation) string {
 	target, _ := jsonx.Marshal(inv.Target) // only strings; if they are not UTF-8, the input decides
+	if c := inv.Context; c != nil {
+		from, _ := jsonx.Marshal([]any{c.Workspace, c.Route, c.Adapter})
+		target = append(target, from...)
+	}
 	sum := sha256.Sum256(append(append(target, '\n'), inputDigest(inv.Input)...))
 	return hex.EncodeToString(sum[:])
 }

@@ -118,6 +118,32 @@ func TestOneCallTooManyIsRefusedPerProvider(t *testing.T) {
 	}
 }
 
+func TestOnePrincipalLeavesPlacesToOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{tune: func(c *invoke.Config) { c.PerProvider = 8 }})
+	in, out := make(chan struct{}), make(chan struct{})
+	r.offer("busy", capability.Contribution{Effect: capability.EffectRead}, func(context.Context, capability.Call) (capability.Result, error) {
+		in <- struct{}{}
+		<-out
+		return capability.Result{}, nil
+	})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(out)
+	for _, who := range []struct {
+		principal capability.Principal
+		most      int
+	}{{agent(), 6}, {admin(), 2}} {
+		for range who.most {
+			wg.Go(func() { _, _ = r.engine.Invoke(t.Context(), on(who.principal, "busy", `{}`)) })
+			<-in
+		}
+		if _, err := r.engine.Invoke(t.Context(), on(who.principal, "busy", `{}`)); capability.CodeOf(err) != capability.CodeOverloaded {
+			t.Errorf("call %d of %s: got %v, want %s", who.most+1, who.principal.ID, err, capability.CodeOverloaded)
+		}
+	}
+}
+
 func TestTheObserverIsToldOnceWithTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})

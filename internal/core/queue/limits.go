@@ -10,11 +10,14 @@ const maxCached = 64 << 20
 // their callers.
 const maxBuckets = 65_536
 
+// userShare is the part of an extension's rate that one user may use, so that others can call it.
+const userShare = 0.75
+
 // Limits bound active and waiting runs. Zero fields mean the defaults.
 type Limits struct {
 	Global       int           // active runs; default 2; callers set the number of processors
 	PerUser      int           // 4
-	PerExtension int           // 2
+	PerExtension int           // 3
 	PerSession   int           // 1
 	Length       int           // waiting runs: 100
 	Wait         time.Duration // longest wait: 60 s

@@ -40,7 +40,7 @@ func ParsePriority(s string) (Priority, error) {
 }
 
 func (l *Limits) fill() {
-	for field, def := range map[*int]int{&l.Global: 2, &l.PerUser: 4, &l.PerExtension: 2, &l.PerSession: 1, &l.Length: 100} {
+	for field, def := range map[*int]int{&l.Global: 2, &l.PerUser: 4, &l.PerExtension: 3, &l.PerSession: 1, &l.Length: 100} {
 		if *field <= 0 {
 			*field = def
 		}
@@ -53,7 +53,8 @@ func (l *Limits) fill() {
 	}
 }
 
-// Job identifies a run to be queued. An empty User, Extension or Session is not limited.
+// Job identifies a run to be queued. An empty User, Extension or Session is not limited. One user
+// leaves at least one place of an extension, and one of all, to others, unless there is only one.
 type Job struct {
 	User, Extension, Session string
 	Priority                 Priority
@@ -71,11 +72,8 @@ type Queue struct {
 	idle    chan struct{}
 }
 
-// place is a user, extension or session whose active runs are counted.
-type place struct {
-	kind byte // u, e, s
-	name string
-}
+// place is a user, an extension, both or a session, whose active runs are counted.
+type place struct{ user, extension, session string }
 
 type waiter struct {
 	job   Job
@@ -107,10 +105,16 @@ func (q *Queue) Enter(ctx context.Context, job Job) (leave func(), err error) {
 		q.mu.Unlock()
 		return q.leaver(job), nil
 	}
-	if len(q.waiting) >= q.limits.Length {
+	own := 0
+	for _, w := range q.waiting {
+		if job.User != "" && w.job.User == job.User {
+			own++
+		}
+	}
+	if n := len(q.waiting); n >= q.limits.Length || own >= max(1, q.limits.Length/2) { // others need the rest
 		q.mu.Unlock()
-		e := capability.Errorf(capability.CodeOverloaded, "queue", "%d runs are waiting already; no more are taken",
-			q.limits.Length).With("queue_full", "try again later")
+		e := capability.Errorf(capability.CodeOverloaded, "queue", "%d runs are waiting already, %d of them are yours; no more are taken",
+			n, own).With("queue_full", "try again later")
 		e.RetryAfter = time.Second
 		return nil, e
 	}
@@ -175,20 +179,20 @@ func (q *Queue) leaver(job Job) func() {
 }
 
 func places(job Job) []place {
-	out := make([]place, 0, 3)
-	for kind, name := range map[byte]string{'u': job.User, 'e': job.Extension, 's': job.Session} {
-		if name != "" {
-			out = append(out, place{kind, name})
-		}
+	all := []place{{user: job.User}, {extension: job.Extension}, {session: job.Session}}
+	if job.User != "" && job.Extension != "" {
+		all = append(all, place{user: job.User, extension: job.Extension})
 	}
-	return out
+	return slices.DeleteFunc(all, func(p place) bool { return p == place{} })
 }
 
-func (q *Queue) limit(kind byte) int {
-	switch kind {
-	case 'u':
-		return q.limits.PerUser
-	case 'e':
+func (q *Queue) limit(p place) int {
+	switch {
+	case p.user != "" && p.extension != "":
+		return max(1, q.limits.PerExtension-1)
+	case p.user != "":
+		return min(q.limits.PerUser, max(1, q.limits.Global-1))
+	case p.extension != "":
 		return q.limits.PerExtension
 	}
 	return q.limits.PerSession
@@ -200,7 +204,7 @@ func (q *Queue) free(job Job) bool {
 		return false
 	}
 	for _, p := range places(job) {
-		if q.taken[p] >= q.limit(p.kind) {
+		if q.taken[p] >= q.limit(p) {
 			return false
 		}
 	}

@@ -110,19 +110,45 @@ func TestWhoWaitsAndWhoGetsIn(t *testing.T) {
 			l.want("a", "c", "b")
 		},
 		"an extension and a session have limits of their own": func(l *line) {
-			l.q = queue.New(queue.Limits{Global: 10, Wait: time.Hour})
+			l.q = queue.New(queue.Limits{Global: 10, PerExtension: 2, Wait: time.Hour})
 			one := queue.Job{User: "u", Extension: "x", Session: "s"}
 			l.enter("a", one)
-			l.enter("b", one)
-			l.enter("c", queue.Job{User: "u", Extension: "x", Session: "t"})
-			l.enter("d", queue.Job{User: "u", Extension: "x", Session: "r"})
+			l.enter("b", queue.Job{User: "v", Extension: "y", Session: "s"})
+			l.enter("c", queue.Job{User: "v", Extension: "x", Session: "t"})
+			l.enter("d", queue.Job{User: "w", Extension: "x", Session: "r"})
 			l.enter("e", queue.Job{User: "u", Extension: "y", Session: "q"})
 			l.want("a", "c", "e")
 			l.done("c")
 			l.want("a", "c", "e", "d")
 			l.done("d")
+			l.done("e")
 			l.done("a")
 			l.want("a", "c", "e", "d", "b")
+		},
+		"one user leaves a place of an extension, and one of all, to others": func(l *line) {
+			l.q = queue.New(queue.Limits{Global: 4, PerExtension: 3, Wait: time.Hour})
+			l.enter("a", queue.Job{User: "u", Extension: "x"})
+			l.enter("b", queue.Job{User: "u", Extension: "x"})
+			l.enter("c", queue.Job{User: "u", Extension: "x"})
+			l.enter("d", queue.Job{User: "v", Extension: "x"})
+			l.want("a", "b", "d")
+			l.done("d")
+			l.enter("e", queue.Job{User: "u", Extension: "y"})
+			l.enter("f", queue.Job{User: "u", Extension: "z"})
+			l.enter("g", queue.Job{User: "v", Extension: "z"})
+			l.want("a", "b", "d", "e", "g")
+		},
+		"one user fills at most half of the queue": func(l *line) {
+			l.q = queue.New(queue.Limits{Global: 1, Length: 4, Wait: time.Hour})
+			for _, name := range []string{"a", "b", "c", "d"} {
+				l.enter(name, job("u", queue.Normal))
+			}
+			l.enter("e", job("v", queue.Low))
+			l.want("a", "d: queue_full")
+			l.done("a")
+			l.done("b")
+			l.done("c")
+			l.want("a", "d: queue_full", "b", "c", "e")
 		},
 		"no more than may wait": func(l *line) {
 			l.q = queue.New(queue.Limits{Global: 1, Length: 1, Wait: time.Hour})
@@ -295,27 +321,49 @@ func TestRates(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	l := queue.NewLimiter(queue.Rates{PerMinute: 60, Burst: 2}, func() time.Time { return now })
-	take := func(user, ext, action string) *capability.Error { return capability.AsError(l.Take(user, ext, action)) }
-	for range 2 {
-		if err := take("u", "x", "a"); err != nil {
-			t.Fatal(err)
+	take := func(user, ext string) *capability.Error { return capability.AsError(l.Take(user, ext)) }
+	if err := take("u", "x"); err != nil {
+		t.Fatalf("Take(u, x) = %v, want nil", err)
+	}
+	if err := take("u", "x"); err == nil || err.Reason != "rate_limited" || err.RetryAfter.Round(time.Millisecond) != 1333*time.Millisecond {
+		t.Fatalf("Take(u, x) beyond the user's share = %+v, want rate_limited with RetryAfter 1.333s", err)
+	}
+	if err := take("v", "x"); err != nil {
+		t.Errorf("Take(v, x) after u took its share = %v, want nil", err)
+	}
+	if err := take("w", "x"); err == nil || err.RetryAfter != time.Second {
+		t.Errorf("Take(w, x) with the extension's bucket empty = %+v, want RetryAfter 1s", err)
+	}
+	if err := take("w", "y"); err != nil { // a refusal took nothing
+		t.Errorf("Take(w, y) = %v, want nil", err)
+	}
+	if err := take("u", "y"); err != nil {
+		t.Errorf("Take(u, y) = %v, want nil", err)
+	}
+	if err := take("u", "z"); err == nil {
+		t.Error("Take(u, z) with the user's bucket empty = nil, want rate_limited")
+	}
+}
+
+// TestOneUserDoesNotUseUpAnExtension holds that another user is never delayed by one who calls all the time, for a minute.
+func TestOneUserDoesNotUseUpAnExtension(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	l := queue.NewLimiter(queue.Rates{}, func() time.Time { return now })
+	calls := 0
+	for second := range 60 {
+		for l.Take("greedy", "x") == nil {
+			calls++
 		}
+		if second%10 == 0 {
+			if err := l.Take("modest", "x"); err != nil {
+				t.Errorf("Take(modest) after %d s = %v, want nil", second, err)
+			}
+		}
+		now = now.Add(time.Second)
 	}
-	if err := take("u", "x", "a"); err == nil || err.Reason != "rate_limited" || err.RetryAfter != time.Second {
-		t.Fatalf(`%+v; want an error, err.Reason = "rate_limited", err.RetryAfter = time.Second`, err)
-	}
-	if err := take("v", "x", "b"); err == nil { // the extension's bucket is empty
-		t.Error("another user gets around the extension's limit; want an error")
-	}
-	if err := take("v", "y", "a"); err != nil {
-		t.Error(err)
-	}
-	now = now.Add(time.Second)
-	if err := take("u", "x", "a"); err != nil { // a refusal took nothing
-		t.Error(err)
-	}
-	if err := take("u", "z", "a"); err == nil { // the user's bucket is empty
-		t.Error("another extension gets around the user's limit; want an error")
+	if calls < 68 || calls > 72 {
+		t.Errorf("the greedy user had %d calls in a minute, want about 60 and the burst of 10", calls)
 	}
 }
 

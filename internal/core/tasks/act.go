@@ -199,6 +199,14 @@ func (m *Manager) note(ctx context.Context, e *entry, docs []json.RawMessage, f 
 // its work was done first. A task that does not end within 5 s is returned unchanged and
 // ends later. Errors: not_found; conflict, reason task_ended.
 func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
+	if c := m.carriers[KindTurn]; c != nil && m.entry(id) == nil {
+		if t, err := m.Get(ctx, owner, id); err == nil && t.Kind == KindTurn && !t.State.Terminal() {
+			if err := c.Stop(ctx, owner, t); err != nil { // it notifies the gateway that carries it
+				return Task{}, err
+			}
+			return m.outlast(ctx, owner, id)
+		}
+	}
 	e, err := m.own(ctx, owner, id)
 	if err != nil {
 		return Task{}, err
@@ -253,6 +261,7 @@ type watcher struct {
 	mu    sync.Mutex
 	queue []Task
 	over  bool
+	moved bool          // another gateway runs the task
 	some  chan struct{} // capacity 1
 }
 
@@ -273,11 +282,22 @@ func (w *watcher) put(t Task, over bool) bool {
 	return fits
 }
 
-func (w *watcher) take() (list []Task, over bool) {
+// move ends the watcher, because another gateway runs the task from now on.
+func (w *watcher) move() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over, w.moved = true, true
+	select {
+	case w.some <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) take() (list []Task, over, moved bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list, w.queue = w.queue, nil
-	return list, w.over
+	return list, w.over, w.moved
 }
 
 // Watch yields the current task and then every change, the same for all watchers, until the
@@ -291,7 +311,7 @@ func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], 
 	return func(yield func(Task) bool) {
 		e := m.entry(id)
 		if e == nil {
-			m.watchStored(ctx, owner, id, yield)
+			m.watchStored(ctx, owner, id, 0, yield)
 			return
 		}
 		w := &watcher{some: make(chan struct{}, 1)}
@@ -306,17 +326,20 @@ func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], 
 			defer e.mu.Unlock()
 			delete(e.subs, w)
 		}()
-		for {
+		for seen := int64(0); ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-w.some:
 			}
-			list, over := w.take()
+			list, over, moved := w.take()
 			for _, t := range list {
-				if !yield(t) {
+				if seen = t.Version; !yield(t) {
 					return
 				}
+			}
+			if moved {
+				m.watchStored(ctx, owner, id, seen, yield)
 			}
 			if over {
 				return
@@ -325,12 +348,12 @@ func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], 
 	}, nil
 }
 
-// watchStored polls the store once a second and yields each new version of a task of another
+// watchStored polls the store once a second and yields each version after seen of a task of another
 // gateway, until it has ended.
-func (m *Manager) watchStored(ctx context.Context, owner, id string, yield func(Task) bool) {
+func (m *Manager) watchStored(ctx context.Context, owner, id string, seen int64, yield func(Task) bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for seen := int64(0); ; {
+	for {
 		t, err := m.Get(ctx, owner, id)
 		if err != nil {
 			return

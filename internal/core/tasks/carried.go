@@ -89,6 +89,39 @@ func (m *Manager) Move(ctx context.Context, id string, to Movement) (moved bool,
 	})
 }
 
+// TakeTurns registers the tasks of runs that this process carries from now on.
+func (m *Manager) TakeTurns(ctx context.Context, ids []string) error {
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.entry(id) != nil })
+	for part := range slices.Chunk(missing, maxTaken) {
+		list, err := m.cfg.Store.TakeTasks(ctx, m.cfg.Gateway, part)
+		if err != nil {
+			return wrap(err)
+		}
+		for _, t := range list {
+			m.adopt(t)
+		}
+	}
+	return nil
+}
+
+// ReleaseTurn forgets the task of a run that another process carries from now on. Its watchers continue
+// with what is stored.
+func (m *Manager) ReleaseTurn(id string) {
+	e := m.entry(id)
+	if e == nil {
+		return
+	}
+	m.mu.Lock()
+	delete(m.open, id)
+	m.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for w := range e.subs {
+		w.move()
+		delete(e.subs, w)
+	}
+}
+
 // OpenThreads returns the tasks of threads that have not ended.
 func (m *Manager) OpenThreads() (list []Task) {
 	m.mu.Lock()

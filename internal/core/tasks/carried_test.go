@@ -94,3 +94,71 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 		})
 	}
 }
+
+// A run that another gateway takes keeps its task: the watchers at the first one see its end, and the
+// first one cannot change it any more.
+func TestTheTaskOfARunMovesWithIt(t *testing.T) {
+	t.Parallel()
+	first := newRig(t, nil)
+	second := newRig(t, first.db)
+	made, err := first.OpenTurn(t.Context(), ann().ID, "c")
+	if err != nil {
+		t.Fatalf("open: got %v, want no error", err)
+	}
+	changes, err := first.Watch(t.Context(), ann().ID, made.ID)
+	if err != nil {
+		t.Fatalf("watch: got %v, want no error", err)
+	}
+	moved := false
+	var last tasks.Task
+	for last = range changes {
+		if moved {
+			continue
+		}
+		moved = true
+		if err := second.TakeTurns(t.Context(), []string{made.ID, "tsk_none"}); err != nil {
+			t.Fatalf("take: got %v, want no error", err)
+		}
+		if _, err := first.Move(t.Context(), made.ID, tasks.Movement{State: tasks.Failed}); capability.CodeOf(err) != capability.CodeConflict {
+			t.Errorf("a change by the gateway that lost the task: got %v, want conflict", err)
+		}
+		first.ReleaseTurn(made.ID)
+		if ok, err := second.Move(t.Context(), made.ID, tasks.Movement{State: tasks.Completed}); !ok || err != nil {
+			t.Errorf("a change by the gateway that has the task: got %v and %v, want it made", ok, err)
+		}
+	}
+	if last.State != tasks.Completed {
+		t.Errorf("the last state that the watcher saw: got %+v, want completed", last)
+	}
+	if moved, err := first.Move(t.Context(), made.ID, tasks.Movement{State: tasks.Failed}); moved || err != nil {
+		t.Errorf("a change after the release: got %v and %v, want none", moved, err)
+	}
+}
+
+// A run that another gateway carries is cancelled through this one's carrier.
+func TestTheTaskOfARunElsewhereIsCancelled(t *testing.T) {
+	t.Parallel()
+	first := newRig(t, nil)
+	second := newRig(t, first.db)
+	made, err := first.OpenTurn(t.Context(), ann().ID, "c")
+	if err != nil {
+		t.Fatalf("open: got %v, want no error", err)
+	}
+	second.Carry(tasks.KindTurn, elsewhere(func(id string) error {
+		_, err := first.Move(t.Context(), id, tasks.Movement{State: tasks.Cancelled})
+		return err
+	}))
+	second.ReleaseTurn(made.ID) // of the same name, so it was read at the start
+	if got, err := second.Cancel(t.Context(), ann().ID, made.ID); err != nil || got.State != tasks.Cancelled {
+		t.Errorf("cancel: got %+v and %v, want it cancelled", got, err)
+	}
+}
+
+// elsewhere is a carrier that notifies another gateway.
+type elsewhere func(id string) error
+
+func (elsewhere) Answer(context.Context, capability.Principal, tasks.Task, tasks.Request, json.RawMessage) error {
+	return nil
+}
+
+func (f elsewhere) Stop(_ context.Context, _ string, t tasks.Task) error { return f(t.ID) }

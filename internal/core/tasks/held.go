@@ -157,7 +157,7 @@ func (k *HeldKeeper) Run(ctx context.Context) error {
 	defer tick.Stop()
 	var work sync.WaitGroup
 	defer work.Wait()
-	places, busy := make(chan struct{}, atOnce), &busyNodes{m: make(map[string]bool)}
+	busy := &busyNodes{m: make(map[string]bool)}
 	k.sweep(ctx)
 	for {
 		k.mu.Lock()
@@ -168,13 +168,8 @@ func (k *HeldKeeper) Run(ctx context.Context) error {
 			if !k.cfg.Present(node) || !busy.enter(node) {
 				continue
 			}
-			select {
-			case places <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
+			// Nodes do not share places: a call may take an hour, and only its node has to wait for it.
 			work.Go(func() {
-				defer func() { <-places }()
 				k.deliver(ctx, node)
 				if busy.leave(node) {
 					k.Ready(node) // Ready was called again meanwhile

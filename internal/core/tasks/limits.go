@@ -17,8 +17,10 @@ const (
 	// claimTTL is the age at which a delivery counts as abandoned; it exceeds that of any call.
 	claimTTL          = 2 * time.Hour
 	heldSweepInterval = time.Minute
-	atOnce            = 16 // nodes with a concurrent delivery
 )
+
+// maxTaken is how many tasks one statement gives to another gateway.
+const maxTaken = 500
 
 // Limits of manager.go.
 const (

@@ -190,6 +190,8 @@ type Store interface {
 	SaveTask(ctx context.Context, t Task) (ok bool, err error)
 	// OpenTasks returns the tasks of a gateway that have not ended, without their input.
 	OpenTasks(ctx context.Context, gateway string) ([]Task, error)
+	// TakeTasks gives open tasks to a gateway, and returns them without their input.
+	TakeTasks(ctx context.Context, gateway string, ids []string) ([]Task, error)
 	// SweepTasks removes expired ended tasks.
 	SweepTasks(ctx context.Context, now time.Time) error
 }
