@@ -73,6 +73,7 @@ const (
 
 	UpstreamAdded            Event = "upstream_added"
 	UpstreamLoggedIn         Event = "upstream_logged_in"
+	UpstreamLoggedOut        Event = "upstream_logged_out"
 	UpstreamRemoved          Event = "upstream_removed"
 	UpstreamFailed           Event = "upstream_failed"
 	UpstreamRecovered        Event = "upstream_recovered"
@@ -89,6 +90,7 @@ const (
 	WorkspaceFinalized   Event = "workspace_finalized"
 	WorkspaceRemoved     Event = "workspace_removed"
 	AgentPermission      Event = "agent_permission"
+	TerminalTaken        Event = "terminal_taken" // a person types into it from now on
 
 	TokenCreated Event = "token_created"
 	TokenRevoked Event = "token_revoked"
@@ -194,8 +196,8 @@ func EventTable() (rows []EventRow) {
 		{Warning, s | c, false, []Event{SandboxDegraded, NodeSuperseded}},
 		{Warning, s, false, []Event{EgressDenied, GrantRevoked, PolicyChanged, NodeRevoked, PinHeld, TokenRevoked, LoginFailed, ChannelRefused}},
 		{Info, s, false, []Event{
-			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, PinApproved,
-			UpstreamQuestionAnswered, AgentPermission, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
+			GrantCreated, GrantUsed, ConfirmationRequested, ConfirmationAnswered, TrustDecided, UpstreamLoggedIn, UpstreamLoggedOut, PinApproved,
+			UpstreamQuestionAnswered, AgentPermission, TerminalTaken, TokenCreated, ChannelAdded, ChannelRemoved, ChannelPairing, ChannelPaired,
 			ChannelUnpaired, ChannelGuest, Login, SessionEnded, PasskeyAdded, PasskeyRemoved, PushSubscribed, PushUnsubscribed, ConfigChanged,
 			AuditVerified, ArgumentsRead, ArgumentsRemoved,
 		}},

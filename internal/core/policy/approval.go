@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -44,6 +45,8 @@ type Binding struct {
 	Capability  capability.ID `json:"capability"`
 	ContentHash string        `json:"content_hash"`
 	InputDigest string        `json:"input_digest"`
+	// Client reports that a rule asks at [ChannelClient]. Otherwise approvals on that channel do not fit.
+	Client bool `json:"-"`
 }
 
 // Approval is one question to a person, and its answer.
@@ -69,8 +72,8 @@ type Approval struct {
 	Consumed    time.Time         `json:"consumed,omitzero"`
 	// OnBehalfOf is the principal for whom the caller acts now, or "". It is not stored.
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-	// Barred is a principal that may not answer because the call is made on its behalf, and it
-	// would need an approval for the same call itself.
+	// Barred is a principal that may not answer because the call is made on its behalf, or by an agent that
+	// it paired, and it would need an approval for the same call itself.
 	Barred string `json:"barred,omitempty"`
 	// Input is the whole input of the call. It is stored while the approval is pending and read
 	// with ApprovalInput only.
@@ -131,7 +134,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	}
 	b := Binding{
 		Principal: a.Principal.ID, Capability: a.Entry.ID,
-		ContentHash: a.Entry.ContentHash(), InputDigest: a.InputDigest,
+		ContentHash: a.Entry.ContentHash(), InputDigest: a.InputDigest, Client: a.Channel == ChannelClient,
 	}
 	id, ok, err := p.store.ConsumeApproval(ctx, b, now)
 	if err == nil && ok && a.Once {
@@ -187,6 +190,10 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 	return err
 }
 
+// PairedBy is the prefix of a label of principals that an operator, and not an admin, paired with a chat account. The id of
+// the operator follows.
+const PairedBy = "paired-by:"
+
 // ReasonRejected is the reason of a call that a person has denied.
 const ReasonRejected = "confirmation_rejected"
 
@@ -202,9 +209,20 @@ func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 		With(ReasonRejected, "do something else, or ask an operator for a grant").Detail("approval", a.ID)
 }
 
-// barred returns the principal on whose behalf the call is made, if it would need an operator's
-// approval for the same call itself, otherwise "".
+// barred returns the operator who paired the caller, if it may not make the same call itself without
+// an operator's approval, otherwise the principal on whose behalf the call is made, if that needs one, or "".
 func (p *Policy) barred(a Asked) string {
+	for _, label := range a.Principal.Labels {
+		if id, ok := strings.CutPrefix(label, PairedBy); ok {
+			by, ok := p.Find(id)
+			if !ok { // an operator who has no token of this server
+				by = capability.Principal{ID: id, Role: capability.RoleOperator}
+			}
+			if v := p.alone(by, a.Entry); !v.Permitted || v.Consent == ChannelOperator {
+				return id
+			}
+		}
+	}
 	if creator, ok := p.creator(a.Principal); ok && p.alone(creator, a.Entry).Consent == ChannelOperator {
 		return creator.ID
 	}

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -39,7 +38,7 @@ type meter struct {
 // is overloaded, reason rate_limited, with the time after which a call may be made again. The calls of
 // the day that were made before the server started are counted too.
 func (p *Policy) Admit(ctx context.Context, who capability.Principal) error {
-	id := cmp.Or(who.OnBehalfOf, who.ID)
+	id := who.Person()
 	t, ok := p.tokens.Load().names[id]
 	if !ok || t.Limits == (Limits{}) {
 		return nil

@@ -71,10 +71,11 @@ func (p *Policy) reaches(g *Grant, a Asked, now time.Time) bool {
 	if !ok {
 		return false
 	}
-	if v := p.alone(creator, a.Entry); v.Permitted && v.Consent == "" {
+	v := p.alone(creator, a.Entry)
+	if v.Permitted && v.Consent == "" {
 		return true
 	}
-	a.Principal = creator
+	a.Principal, a.Channel = creator, v.Consent
 	return slices.ContainsFunc(*p.grants.Load(), func(o Grant) bool {
 		return o.MaxUses == 0 && o.covers(a, now) && o.gives(a.Entry)
 	})

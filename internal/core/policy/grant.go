@@ -95,12 +95,12 @@ func (p *Policy) StandingGrant(a Asked) (Grant, bool) {
 // was entitled to answer is not one of these.
 func (p *Policy) ownGrant(g *Grant, a Asked) bool {
 	switch {
-	case a.Channel == ChannelClient || g.Channel == ChannelClient:
+	case a.Channel == ChannelClient:
 		return false
 	case g.GrantedBy == a.Principal.ID:
 		return true
 	}
-	return g.GrantedBy == a.Principal.OnBehalfOf && g.GrantedBy != "" && p.barred(a) == g.GrantedBy
+	return g.GrantedBy != "" && p.barred(a) == g.GrantedBy
 }
 
 // exact reports whether the grant names a capability, or exactly this action of an extension.
@@ -123,13 +123,15 @@ func (g *Grant) gives(e *catalog.Entry) bool {
 }
 
 // covers reports whether the grant is active and matches the call's principal, module, action,
-// capability, session, content and effect. It does not check permissions.
+// capability, session, content, channel and effect. It does not check permissions.
 func (g *Grant) covers(a Asked, now time.Time) bool {
 	switch {
 	case g.state(now) != grantActive:
 		return false
 	case !g.of(a.Principal):
 		return false
+	case g.Channel == ChannelClient && a.Channel != ChannelClient:
+		return false // the caller's own client answered, which decides only what a rule asks that client
 	case g.Module != "*" && g.Module != a.Entry.Module.Extension:
 		return false
 	case g.Action != "*" && g.Action != string(a.Entry.Action) && g.Action != typed(a.Entry):

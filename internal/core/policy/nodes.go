@@ -41,7 +41,7 @@ func (p *Policy) Serves(principal capability.Principal, users []string, module s
 	}
 	now := p.now().UTC()
 	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
-		return g.Module == module && g.Scope != "session" && g.state(now) == grantActive && g.of(principal)
+		return g.Module == module && g.Scope != "session" && g.Channel != ChannelClient && g.state(now) == grantActive && g.of(principal)
 	})
 }
 

@@ -110,6 +110,35 @@ func (p *Policy) personToken(ctx context.Context, identity string) (Token, error
 	return Token{}, nil
 }
 
+// IsProgram reports whether a principal is a program with a token of the role agent, and not a person
+// who signed in.
+func IsProgram(principal string) bool {
+	name, agent := strings.CutPrefix(principal, string(capability.RoleAgent)+":")
+	return agent && fromToken(principal) && !strings.HasPrefix(name, personPrefix)
+}
+
+// TokenID returns the id of the valid token that makes a principal, or "" if it has none.
+func (p *Policy) TokenID(principal string) string {
+	m := p.tokens.Load()
+	if t, ok := m.names[principal]; ok && m.good(t, p.now()) {
+		return t.ID
+	}
+	return ""
+}
+
+// EndedTokens returns the ids of tokens that are never valid again. The expired token of a person who
+// signed in is not one, because the next sign-in prolongs it.
+func (p *Policy) EndedTokens(ctx context.Context) (map[string]bool, error) {
+	all, err := p.store.Tokens(ctx)
+	ended := make(map[string]bool)
+	for _, t := range all {
+		if !t.Revoked.IsZero() || !t.Live(p.now()) && !strings.HasPrefix(t.Name, personPrefix) {
+			ended[t.ID] = true
+		}
+	}
+	return ended, err
+}
+
 func (p *Policy) prolong(ctx context.Context, id string, until time.Time) (Token, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -333,6 +333,63 @@ func TestTokensAndGrantsComeBackAfterARestart(t *testing.T) {
 	}
 }
 
+// TestTheLastUseOfATokenIsKnownAndKept holds the time of the last request with a token, also for a token that is
+// used while others change, and after a restart.
+func TestTheLastUseOfATokenIsKnownAndKept(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	made, value, err := r.CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleAgent})
+	if err != nil {
+		t.Fatalf("creating a token: %v", err)
+	}
+	used := func(p *policy.Policy) time.Time {
+		t.Helper()
+		all, err := p.Tokens(t.Context())
+		if err != nil || len(all) == 0 || all[0].ID != made.ID {
+			t.Fatalf("Tokens() = %+v, %v, want the token first", all, err)
+		}
+		return all[0].Used
+	}
+	if at := used(r.Policy); !at.IsZero() {
+		t.Errorf("a new token was used at %v, want never", at)
+	}
+	for range 2 {
+		r.at.Add(int64(time.Hour))
+		if _, err := r.Authenticate(value.Reveal()); err != nil {
+			t.Fatalf("authenticating: %v", err)
+		}
+		if _, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleAgent}); err != nil {
+			t.Fatalf("creating another token: %v", err)
+		}
+		if at := used(r.Policy); !at.Equal(r.now()) {
+			t.Errorf("the token was used at %v, want %v", at, r.now())
+		}
+	}
+	if err := r.SaveUses(t.Context()); err != nil {
+		t.Fatalf("SaveUses: %v", err)
+	}
+	again, err := policy.New(t.Context(), policy.Config{Store: r.db, Now: r.now})
+	if err != nil {
+		t.Fatalf("opening again: %v", err)
+	}
+	if at := used(again); !at.Equal(r.now()) {
+		t.Errorf("after a restart the token was used at %v, want %v", at, r.now())
+	}
+	r.at.Add(int64(time.Hour))
+	if _, err := r.Verify(value.Reveal()); err != nil || used(r.Policy).Equal(r.now()) {
+		t.Errorf("Verify: %v, the token was used at %v, want no error and no use", err, used(r.Policy))
+	}
+	if _, err := r.Authenticate(value.Reveal()); err != nil {
+		t.Fatalf("authenticating: %v", err)
+	}
+	if _, err := r.RevokeToken(t.Context(), who(capability.RoleAdmin), made.ID); err != nil {
+		t.Fatalf("revoking: %v", err)
+	}
+	if at := used(r.Policy); !at.Equal(r.now()) {
+		t.Errorf("a revoked token was used at %v, want its last use at %v", at, r.now())
+	}
+}
+
 // unread fails every read after the first of each kind.
 type unread struct {
 	policy.Store

@@ -40,6 +40,9 @@ const (
 	EventApprovalExpired = "approval.expired"
 )
 
+// EventTokenRevoked is the event of the live feed after a token was revoked.
+const EventTokenRevoked = "token.revoked"
+
 // feedEvent returns the event of the live feed for a record, or "" if it has none. Its data are
 // the attributes of the record, which contain no values of calls.
 func feedEvent(ev audit.Event) string {
@@ -55,7 +58,7 @@ func feedEvent(ev audit.Event) string {
 	case audit.TokenCreated:
 		return "token.created"
 	case audit.TokenRevoked:
-		return "token.revoked"
+		return EventTokenRevoked
 	case audit.PolicyChanged:
 		return "policy.changed"
 	}

@@ -19,9 +19,12 @@ type Store interface {
 	// ProlongToken moves the end of an unrevoked token to until, unless it is later already, and
 	// returns the token. A token without an end keeps none. A revoked id is not_found.
 	ProlongToken(ctx context.Context, id string, until time.Time) (Token, error)
+	// UseToken moves the last use of a token to at, unless it is later already. A missing token
+	// is ignored.
+	UseToken(ctx context.Context, id string, at time.Time) error
 
 	// AskApproval adds a, unless an unexpired pending approval with the same
-	// Binding exists, which is returned instead with created false. Atomic. If maxOpen others
+	// Binding and channel exists, which is returned instead with created false. Atomic. If maxOpen others
 	// of the principal are pending, the error is [TooManyOpen].
 	AskApproval(ctx context.Context, a Approval, maxOpen int) (got Approval, created bool, err error)
 	// Approval returns one by id.

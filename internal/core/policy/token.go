@@ -25,6 +25,7 @@ type Token struct {
 	Created time.Time       `json:"created"`
 	Expires time.Time       `json:"expires,omitzero"`
 	Revoked time.Time       `json:"revoked,omitzero"`
+	Used    time.Time       `json:"used,omitzero"` // the last request with it; a crash forgets those of the last minute
 	Limits  Limits          `json:"limits,omitzero"`
 	// Most is the strongest effect of calls with the token; "": they are not bounded.
 	Most capability.Effect `json:"most,omitempty"`
@@ -148,7 +149,16 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 }
 
 // Tokens returns every token, including ended ones.
-func (p *Policy) Tokens(ctx context.Context) ([]Token, error) { return p.store.Tokens(ctx) }
+func (p *Policy) Tokens(ctx context.Context) ([]Token, error) {
+	all, err := p.store.Tokens(ctx)
+	m := p.tokens.Load()
+	for i := range all {
+		if at := m.used[all[i].Hash].last(); at.After(all[i].Used) {
+			all[i].Used = at
+		}
+	}
+	return all, err
+}
 
 // RevokeToken ends a token at once and records it: the next request with it is rejected.
 func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (Token, error) {
@@ -167,35 +177,51 @@ func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrN
 	return t, nil
 }
 
-// Authenticate returns the principal of a token. Unknown, revoked and expired tokens get
+// Authenticate is Verify for a request, which counts as a use of the token.
+func (p *Policy) Authenticate(token string) (capability.Principal, error) {
+	who, hash, err := p.verify(token)
+	if err == nil {
+		p.tokens.Load().used[hash].at(p.now())
+	}
+	return who, err
+}
+
+// Verify returns the principal of a token. Unknown, revoked and expired tokens get
 // one error. A malformed one gets another, because its checksum shows that it never was a
 // token. It costs one hash and one map lookup.
-func (p *Policy) Authenticate(token string) (capability.Principal, error) {
+func (p *Policy) Verify(token string) (capability.Principal, error) {
+	who, _, err := p.verify(token)
+	return who, err
+}
+
+func (p *Policy) verify(token string) (who capability.Principal, hash string, err error) {
 	const op = "authenticate"
 	if token == "" {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "a bearer token is required").
+		return who, "", capability.Errorf(capability.CodeUnauthenticated, op, "a bearer token is required").
 			With("", "send the header Authorization: Bearer <token>; junctor tokens create makes one")
 	}
 	if !secret.WellFormed(token) {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op,
+		return who, "", capability.Errorf(capability.CodeUnauthenticated, op,
 			"this is not a junctor token: its checksum is wrong").
 			With("malformed_token", "copy the whole token, from jct_ to its last character")
 	}
 	m := p.tokens.Load()
-	t, ok := m.hashes[secret.Hash(token)]
+	hash = secret.Hash(token)
+	t, ok := m.hashes[hash]
 	if !ok || !m.good(t, p.now()) {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op,
+		return who, "", capability.Errorf(capability.CodeUnauthenticated, op,
 			"this token is not valid here: unknown, expired or revoked").
 			With("invalid_token", "make a new one with: junctor tokens create")
 	}
-	return t.Principal(), nil
+	return t.Principal(), hash, nil
 }
 
 // mirror holds the tokens that have not ended. It is immutable and replaced as a whole.
 type mirror struct {
 	hashes map[string]Token
-	ids    map[string]Token // of tokens
-	names  map[string]Token // of principals
+	ids    map[string]Token    // of tokens
+	names  map[string]Token    // of principals
+	used   map[string]*lastUse // also of tokens that ended and whose last use is not stored
 }
 
 // good reports whether a token and the token of its delegation, if any, are live.
@@ -211,16 +237,29 @@ func (m *mirror) good(t Token, now time.Time) bool {
 // setTokens replaces the mirror by those of the tokens that are still valid as a basis for rights.
 func (p *Policy) setTokens(all []Token) {
 	m := mirror{hashes: make(map[string]Token, len(all)), ids: make(map[string]Token, len(all)), names: make(map[string]Token, len(all))}
+	m.used = make(map[string]*lastUse, len(all))
+	var before map[string]*lastUse
+	if old := p.tokens.Load(); old != nil {
+		before = old.used
+	}
 	for _, t := range all {
 		if !t.stands(p.now()) {
 			continue
 		}
 		m.hashes[t.Hash], m.ids[t.ID] = t, t
+		if m.used[t.Hash] = before[t.Hash]; m.used[t.Hash] == nil {
+			m.used[t.Hash] = &lastUse{token: t.ID}
+		}
 		if t.OnBehalfOf != nil && t.OnBehalfOf.Same {
 			continue
 		}
 		if name := t.Principal().ID; t.Created.After(m.names[name].Created) {
 			m.names[name] = t
+		}
+	}
+	for hash, u := range before {
+		if m.used[hash] == nil && u.seen.Load() != u.stored.Load() {
+			m.used[hash] = u
 		}
 	}
 	p.tokens.Store(&m)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
@@ -32,8 +33,32 @@ func (u *uses) of(id string) int {
 	return 0
 }
 
-// SaveUses adds the uses counted since the last call to the store. Those that could not be stored
-// are retried by the next call.
+// lastUse is when a token was last used, in seconds, and the value that is stored.
+type lastUse struct {
+	token        string // its id
+	seen, stored atomic.Int64
+}
+
+// at does nothing for a token that has ended meanwhile.
+func (u *lastUse) at(now time.Time) {
+	if u == nil {
+		return
+	}
+	if s := now.Unix(); u.seen.Load() < s { // one write in a second, however many requests use it
+		u.seen.Store(s)
+	}
+}
+
+// last returns the zero time if the token was not used since the start.
+func (u *lastUse) last() time.Time {
+	if u == nil || u.seen.Load() == 0 {
+		return time.Time{}
+	}
+	return time.Unix(u.seen.Load(), 0).UTC()
+}
+
+// SaveUses stores the uses of grants counted since the last call, and when tokens were last used. Those
+// that could not be stored are retried by the next call.
 func (p *Policy) SaveUses(ctx context.Context) (err error) {
 	p.uses.saving.Lock()
 	defer p.uses.saving.Unlock()
@@ -48,6 +73,16 @@ func (p *Policy) SaveUses(ctx context.Context) (err error) {
 		}
 		return true
 	})
+	for _, u := range p.tokens.Load().used {
+		at := u.seen.Load()
+		if at == u.stored.Load() {
+			continue
+		}
+		if failed := p.store.UseToken(ctx, u.token, time.Unix(at, 0)); failed != nil {
+			return errors.Join(err, failed) // a store that does not answer would cost a timeout for each token
+		}
+		u.stored.Store(at)
+	}
 	return err
 }
 

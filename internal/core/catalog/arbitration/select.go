@@ -320,9 +320,13 @@ func (c *choosing) explicit() bool {
 	return false
 }
 
-// unavailable ends the selection with provider_unavailable.
+// unavailable ends the selection with provider_unavailable, or with login_required if a login is missing.
 func (c *choosing) unavailable(e *catalog.Entry) bool {
-	c.fail(1, capability.CodeUnavailable, "provider_unavailable", nil, "%s is not available: %s", e.Key(), stateOf(e))
+	reason := "provider_unavailable"
+	if e.Contribution.Availability.Login != "" {
+		reason = "login_required"
+	}
+	c.fail(1, capability.CodeUnavailable, reason, nil, "%s is not available: %s", e.Key(), stateOf(e))
 	c.Err.Hint = remedy(e)
 	c.Err.Details["candidates"] = []string{string(e.Key())}
 	return true
@@ -343,7 +347,7 @@ func remedy(e *catalog.Entry) string {
 	case capability.StateUnconfigured:
 		return "it is off until it is configured: see junctor config docs"
 	case capability.StateUnauthorized:
-		return "sign in to it again"
+		return cmp.Or(e.Contribution.Availability.Login, "sign in to it again")
 	}
 	list := "modules"
 	switch _, kind, _ := e.Key().Parts(); kind {

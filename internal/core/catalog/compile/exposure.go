@@ -223,6 +223,7 @@ func (e *exposing) providersFirst() error {
 	}
 	snap := e.agent.Snapshot()
 	var own []*Action
+	tried := make(map[[2]string]bool)
 	var queues [][]*catalog.Entry
 	for m := range snap.Modules() {
 		queues = append(queues, snap.ModuleEntries(m.Extension))
@@ -233,7 +234,13 @@ func (e *exposing) providersFirst() error {
 			for len(queue) > 0 {
 				entry := queue[0]
 				queue = queue[1:]
-				name, _, ok := e.agent.NameOf(entry, e.agent.Snapshot().Settings().Declared(entry))
+				// A function of many nodes has an entry for each, whose name is looked up once.
+				function := [2]string{string(entry.Action), snap.Settings().Declared(entry)}
+				if tried[function] {
+					continue
+				}
+				tried[function] = true
+				name, _, ok := e.agent.NameOf(entry, function[1])
 				x, listed := e.agent.Action(name)
 				if !ok || !listed || e.callers[x.Name] || e.chosen[x.Name] != nil {
 					continue
@@ -275,8 +282,14 @@ func (e *exposing) patterns() error {
 			wild = append(wild, p)
 			continue
 		}
+		tried := make(map[string]bool)
 		for _, entry := range e.agent.Snapshot().Action(capability.Action(strings.TrimSpace(p))) {
-			name, _, ok := e.agent.NameOf(entry, e.agent.Snapshot().Settings().Declared(entry))
+			declared := e.agent.Snapshot().Settings().Declared(entry)
+			if tried[declared] {
+				continue
+			}
+			tried[declared] = true
+			name, _, ok := e.agent.NameOf(entry, declared)
 			if x, listed := e.agent.Action(name); ok && listed {
 				e.add(x)
 			}

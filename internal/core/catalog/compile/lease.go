@@ -260,8 +260,13 @@ func (a *Agent) listed(action capability.Action) *Action {
 	if x, ok := a.Action(string(action)); ok && x.Canonical == action {
 		return x
 	}
+	tried := make(map[string]bool) // a function of many nodes has an entry for each
 	for _, e := range a.Snapshot().Action(action) {
 		for _, want := range a.Wants(e) {
+			if tried[want] {
+				continue
+			}
+			tried[want] = true
 			name, _, ok := a.NameOf(e, want)
 			if x, now := a.Action(name); ok && now {
 				return x

@@ -3,7 +3,14 @@ package search
 // Limits of piece.go.
 const (
 	maxDescription = 4096 // bytes of it that are read
-	maxEntries     = 16   // providers whose words are read, since those of one family are similar
+	maxNameWords   = 255
+	maxEntries     = 16 // providers whose words are read, since those of one family are similar
+)
+
+// Limits of stem.go.
+const (
+	minStemmed = 4 // letters of a word that is stemmed
+	minStem    = 3 // and of what is left of it
 )
 
 // Parameters of BM25, and bounds.
@@ -15,6 +22,9 @@ const (
 	// not set a limit.
 	MaxResults     = 20
 	DefaultResults = 10
+	// A catalog of more actions has more that are alike, so more are returned.
+	manyActions     = 20_000
+	defaultFromMany = 15
 
 	maxTerms = 32      // of one query; further words are ignored
 	maxDocs  = 400_000 // actions in cached pieces, about 600 bytes each

@@ -11,18 +11,20 @@ import (
 // which its Index guards. It refers to actions by position, so that it does not keep a
 // snapshot in memory.
 type piece struct {
-	terms   map[string]uint32 // → number of the term
-	starts  []uint32          // by number of the term: index of its first post; one more at the end
-	list    []post
-	lengths []float32 // weighted word count of each action
-	length  float64
-	used    uint64
+	terms  map[string]uint32 // → number of the term
+	starts []uint32          // by number of the term: index of its first post; one more at the end
+	list   []post
+	names  []uint8 // by action: how many words its name has, at most maxNameWords
+	used   uint64
 }
 
-// post is the weighted number of occurrences of a term in one action.
+// post is the weighted number of occurrences of a term in one action. Each field is weighed by its own
+// length, so that a name with a word that was not asked for counts less than one without, however long
+// the descriptions are.
 type post struct {
 	doc    uint32
 	weight float32
+	named  bool // it is a word of the action's name
 }
 
 // posts returns the posts of a term, in the order of actions.
@@ -40,12 +42,13 @@ func read(actions []*compile.Action) *piece {
 		term uint32
 		post
 	}
-	p := &piece{lengths: make([]float32, len(actions)), terms: make(map[string]uint32, 4*len(actions))}
+	p := &piece{names: make([]uint8, len(actions)), terms: make(map[string]uint32, 4*len(actions))}
 	var (
 		r      reader
 		places []place
 		counts []uint32  // by term
 		weight []float32 // by term, in the action at hand
+		named  []bool    // the same
 		here   []uint32  // terms of the current action
 	)
 	for i, x := range actions {
@@ -56,20 +59,22 @@ func read(actions []*compile.Action) *piece {
 			if !known {
 				n = uint32(len(p.terms))
 				p.terms[strings.Clone(w.text)] = n // otherwise the whole description would stay in memory
-				counts, weight = append(counts, 0), append(weight, 0)
+				counts, weight, named = append(counts, 0), append(weight, 0), append(named, false)
 			}
 			if weight[n] == 0 {
 				here = append(here, n)
 			}
 			weight[n] += w.weight
+			if w.named && !named[n] && p.names[i] < maxNameWords {
+				named[n] = true
+				p.names[i]++
+			}
 		}
 		for _, n := range here {
-			places = append(places, place{n, post{uint32(i), weight[n]}})
-			p.lengths[i] += weight[n]
+			places = append(places, place{n, post{uint32(i), weight[n], named[n]}})
 			counts[n]++
-			weight[n] = 0
+			weight[n], named[n] = 0, false
 		}
-		p.length += float64(p.lengths[i])
 	}
 	p.starts, p.list = make([]uint32, len(counts)+1), make([]post, len(places))
 	for n, count := range counts {
@@ -92,30 +97,45 @@ type reader struct {
 type word struct {
 	text   string
 	weight float32
+	named  bool
 }
 
-func (r *reader) text(s string, weight float32) {
+// text adds the words of a field. usual is how many words such a field usually has: those of a longer one
+// count less.
+func (r *reader) text(s string, weight, usual float32) {
 	r.parts = tokens(r.parts[:0], s)
+	weight /= 1 - b + b*float32(len(r.parts))/usual
 	for _, t := range r.parts {
-		r.words = append(r.words, word{t, weight})
+		r.words = append(r.words, word{text: t, weight: weight})
+	}
+}
+
+// name adds the words of the name of an action.
+func (r *reader) name(s string) {
+	at := len(r.words)
+	r.text(s, weightName, usualName)
+	added := r.words[at:]
+	for i := range added {
+		whole := i+1 < len(added) && len(added[i].text) > len(added[i+1].text) && strings.HasPrefix(added[i].text, added[i+1].text)
+		added[i].named = !whole // of readText, read and text
 	}
 }
 
 // action adds the weighted words of an action to r.words: its name, title, description and
 // argument names, and the aliases, labels and tags of its first maxEntries providers.
 func (r *reader) action(x *compile.Action) {
-	r.text(x.Name, weightName)
-	r.text(x.Title, weightTitle)
+	r.name(x.Name)
+	r.text(x.Title, weightTitle, usualName)
 	description := x.Description
 	if len(description) > maxDescription {
 		description = description[:maxDescription]
 	}
-	r.text(description, weightDescription)
+	r.text(description, weightDescription, usualDescription)
 	var seen []string
 	once := func(s string, weight float32) {
 		if s != "" && !slices.Contains(seen, s) {
 			seen = append(seen, s)
-			r.text(s, weight)
+			r.text(s, weight, usualName)
 		}
 	}
 	if x.Family.ID != "" {
@@ -168,7 +188,7 @@ func (r *reader) arguments(schema []byte) {
 			}
 			name := schema[start:i]
 			if within && depth == 2 {
-				r.text(string(name), weightArgument)
+				r.text(string(name), weightArgument, 1)
 			} else if depth == 1 {
 				within = string(name) == "properties"
 			}
@@ -188,14 +208,14 @@ func tokens(out []string, s string) []string {
 			i++
 		}
 		segment := s[start:i]
-		out = append(out, strings.ToLower(segment))
+		out = append(out, term(segment))
 		from := 0
 		for k := 1; k <= len(segment); k++ {
 			if k < len(segment) && !boundary(segment, k) {
 				continue
 			}
 			if k-from < len(segment) {
-				out = append(out, strings.ToLower(segment[from:k]))
+				out = append(out, term(segment[from:k]))
 			}
 			from = k
 		}

@@ -9,17 +9,23 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"create_branch":   "create branch",
-		"createBranch":    "createbranch create branch",
-		"fs.readText":     "fs readtext read text",
+		"create_branch":   "creat branch",
+		"createBranch":    "createbranch creat branch",
+		"fs.readText":     "fs readtext get text",
 		"HTTPServer2Go":   "httpserver2go http server2 go",
-		"ALL CAPS":        "all caps",
+		"ALL CAPS":        "all cap",
 		"a-b__c":          "a b c",
 		"naïve":           "na ve",
 		"":                "",
 		"…":               "",
 		"x9":              "x9",
-		"getURLFromCache": "geturlfromcache get url from cache",
+		"getURLFromCache": "geturlfromcach get url from cach",
+		// Endings and verbs of one meaning.
+		"repository repositories":                  "repository repository",
+		"schedule schedules scheduled scheduling":  "schedul schedul schedul schedul",
+		"stop stopped call calling status address": "stop stop call call status address",
+		"find search query":                        "search search search",
+		"bus is us red thing string":               "bus is us red thing string",
 	} {
 		if got := strings.Join(tokens(nil, text), " "); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)

@@ -1,5 +1,7 @@
 // Package search finds actions by words: BM25 over their names, aliases, titles,
-// argument names, provider labels, descriptions and tags. It searches only one compiled
+// argument names, provider labels, descriptions and tags, each weighed by its own length. Words are
+// compared without their endings, and verbs of one meaning are one word. An action whose name has words
+// that were not asked for comes after one whose name has none. It searches only one compiled
 // agent catalog, so it cannot find an action that the context may not use. The index of a
 // chunk is shared by all catalogs with that chunk, so that the cost of a change depends on
 // the number of changed tools and not on the size of the catalog.
@@ -26,9 +28,18 @@ const (
 	weightTitle       = 2
 	weightArgument    = 1
 	weightLabel       = 1
-	weightDescription = 1
+	weightDescription = 1.5
 	weightTag         = 1
 )
+
+// Usual numbers of words, of published tools.
+const (
+	usualName        = 3
+	usualDescription = 12
+)
+
+// unasked is the part of a score that an action loses if none of the words of its name are in the query.
+const unasked = 0.5
 
 // Index searches agent catalogs. The zero value is ready to use; it is safe for concurrent
 // use. It caches pieces of at most 400,000 actions and evicts the least recently used
@@ -43,10 +54,9 @@ type Index struct {
 
 // book holds the pieces of one catalog and the values computed over all of them.
 type book struct {
-	pieces  []*piece
-	docs    int
-	average float64 // length of an action, in weighted words
-	used    uint64
+	pieces []*piece
+	docs   int
+	used   uint64
 }
 
 // Hit is a found action.
@@ -55,13 +65,15 @@ type Hit struct {
 	Score  float64 // 0 for select:
 }
 
-// Search returns the actions that match the query best, at most limit (0 means 10; the maximum
-// is 20). Equal scores are ordered by name. The query "select:name1,name2" returns the
-// existing ones of these names instead, in the given order, each once. If among is not nil,
-// only actions for which it returns true are considered.
+// Search returns the actions that match the query best, at most limit (0 means 10, or 15
+// in a catalog of more than 20,000; the maximum is 20). Equal scores are ordered by name. The
+// query "select:name1,name2" returns the existing ones of these names instead, in the given
+// order, each once. If among is not nil, only actions for which it returns true are considered.
 func (ix *Index) Search(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
 	if limit <= 0 {
-		limit = DefaultResults
+		if limit = DefaultResults; a.Len() > manyActions {
+			limit = defaultFromMany
+		}
 	}
 	limit = min(limit, MaxResults)
 	if names, ok := strings.CutPrefix(strings.TrimSpace(query), "select:"); ok {
@@ -137,13 +149,8 @@ func (ix *Index) book(a *compile.Agent) *book {
 	}
 	work()
 	wg.Wait()
-	length := 0.0
 	for _, p := range out.pieces {
-		out.docs += len(p.lengths)
-		length += p.length
-	}
-	if out.average = length / float64(max(out.docs, 1)); out.average == 0 {
-		out.average = 1
+		out.docs += len(p.names)
 	}
 
 	ix.mu.Lock()
@@ -156,7 +163,7 @@ func (ix *Index) book(a *compile.Agent) *book {
 			p := out.pieces[g.at]
 			p.used = now
 			ix.pieces[g.sum] = p
-			ix.docs += len(p.lengths)
+			ix.docs += len(p.names)
 		}
 	}
 	ix.books[a.Etag()] = out
@@ -187,7 +194,7 @@ func (ix *Index) evict() {
 		for sum, p := range ix.pieces {
 			if !kept[p] {
 				delete(ix.pieces, sum)
-				ix.docs -= len(p.lengths)
+				ix.docs -= len(p.names)
 			}
 		}
 	}
@@ -200,6 +207,7 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*
 	list := bk.wanted(terms)
 	best := &hits{}
 	var scores []float64
+	var named []uint8
 	at := -1
 	for _, actions := range a.Chunks() {
 		at++
@@ -211,8 +219,11 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*
 				leading-- // the terms from here on cannot reach the floor by themselves
 			}
 		}
-		if scores = bk.score(scores, at, len(actions), list, leading, floor); len(scores) == 0 {
+		if scores, named = bk.score(scores, named, at, len(actions), list, leading, floor); len(scores) == 0 {
 			continue
+		}
+		for k, n := range bk.pieces[at].names { // a name with words that were not asked for is one of something else
+			scores[k] *= 1 - unasked*float64(n-named[k])/float64(max(n, 1))
 		}
 		for k, score := range scores {
 			full := len(*best) == limit && score < (*best)[0].Score
@@ -224,33 +235,36 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*
 	return best.sorted()
 }
 
-// score returns the score of each of the n actions of a piece, or an empty slice if none can
-// reach floor. It reuses scores.
-func (bk *book) score(scores []float64, at, n int, list []wanted, leading int, floor float64) []float64 {
+// score returns the score of each of the n actions of a piece, and how many words of its name were asked
+// for; or an empty slice if none can reach floor. It reuses scores and named.
+func (bk *book) score(scores []float64, named []uint8, at, n int, list []wanted, leading int, floor float64) ([]float64, []uint8) {
 	scores = scores[:0]
-	lengths := bk.pieces[at].lengths
 	for i := range list {
 		w := &list[i]
 		posts := w.posts[at]
 		if i >= leading && (len(scores) == 0 || slices.Max(scores)+w.most < floor) {
-			return scores[:0]
+			return scores[:0], named
 		}
 		if len(posts) == 0 {
 			continue
 		}
 		if len(scores) == 0 {
-			scores = slices.Grow(scores, n)[:n]
+			scores, named = slices.Grow(scores, n)[:n], slices.Grow(named[:0], n)[:n]
 			clear(scores)
+			clear(named)
 		}
 		for _, post := range posts {
 			if i >= leading && scores[post.doc] == 0 {
 				continue
 			}
 			tf := float64(post.weight)
-			scores[post.doc] += w.weight * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(lengths[post.doc])/bk.average))
+			scores[post.doc] += w.weight * tf * (k1 + 1) / (tf + k1)
+			if post.named && named[post.doc] < maxNameWords {
+				named[post.doc]++
+			}
 		}
 	}
-	return scores
+	return scores, named
 }
 
 // wanted is one term of a query.

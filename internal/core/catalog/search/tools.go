@@ -65,9 +65,9 @@ type Described struct {
 	OutputSchema      json.RawMessage   `json:"outputSchema,omitempty"`
 }
 
-// SearchAmong implements catalog.search and calls t.Shown with the results. A limit of 0 means
-// 10; the maximum is 20. Actions for which among returns false are left out and do not count
-// against the limit. If among is nil, every action may be returned.
+// SearchAmong implements catalog.search and calls t.Shown with the results; see [Index.Search]
+// for the limit. Actions for which among returns false are left out and do not count against
+// it. If among is nil, every action may be returned.
 func (t Tools) SearchAmong(a *compile.Agent, query string, limit int, among func(*compile.Action) bool) Found {
 	out := Found{Actions: []FoundAction{}}
 	var shown []*compile.Action
