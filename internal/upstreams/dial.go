@@ -19,8 +19,9 @@ func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
 	switch cfg.Kind {
 	case record.KindMCP:
 		return upstream.DialMCP(cfg)
-	case record.KindOpenAPI:
+	case record.KindOpenAPI, record.KindGraphQL:
 		api, err := openapi.New(openapi.Config{
+			GraphQL:  cfg.Kind == record.KindGraphQL,
 			Document: cfg.Document, Base: cfg.URL, Local: cfg.Local, HTTP: cfg.HTTP, Fetch: cfg.Fetch, Header: cfg.Header,
 			Secret: cfg.Secret,
 		})

@@ -17,8 +17,10 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
@@ -40,12 +42,17 @@ type Config struct {
 	Log      *audit.Log
 	Door     *httpapi.Door
 	Logger   *slog.Logger
-	Publish  func(event string, data any) // to the live feed; must not block
+	People   upstream.People
+	Key      func(name string) ([]byte, error) // a key of the home
+	Bus      *bus.Bus                          // with the event token.revoked
+	Publish  func(event string, data any)      // to the live feed; must not block
 }
 
 // Service holds the upstreams of this gateway.
 type Service struct {
 	registry *upstream.Registry
+	bus      *bus.Bus
+	logger   *slog.Logger
 	public   *mcpregistry.Client
 	surface  *upstreamserve.Surface
 }
@@ -55,8 +62,13 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := upstreamsql.Tables().Migrate(ctx, cfg.Store); err != nil {
 		return nil, err
 	}
+	key, err := cfg.Key("logins.key")
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "upstreams", "the key of logins to upstreams cannot be read", err)
+	}
 	registry := upstream.NewRegistry(upstream.Config{
-		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
+		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: tokens{cfg.Secrets}, LoginKey: key, People: cfg.People,
+		Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
 		Publish: cfg.Publish,
 		Dir:     cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: sandbox.NewForHome(cfg.Home(), cfg.Walls.ReadOnly, cfg.Walls.Off), Registries: registryVariables(cfg.Settings.Registries), CA: cfg.Settings.Registries.CA, ConnectTimeout: cfg.Settings.ConnectTimeout,
 	})
@@ -67,7 +79,21 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	public := mcpregistry.New(mcpregistry.Config{Base: from.MCP, NPM: from.NPM, PyPI: from.PyPI, HTTP: web, LookPath: exec.LookPath})
 	surface := upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry, Registry: public})
-	return &Service{registry, public, surface}, nil
+	return &Service{registry, cfg.Bus, cfg.Logger, public, surface}, nil
+}
+
+// tokens keeps OAuth tokens in the secret store.
+type tokens struct{ *secretstore.Store }
+
+// Names implements upstream.Tokens.
+func (t tokens) Names(prefix string) (names []string, err error) {
+	all, err := t.List()
+	for _, s := range all {
+		if strings.HasPrefix(s.Name, prefix) {
+			names = append(names, s.Name)
+		}
+	}
+	return names, err
 }
 
 // registryHTTP returns the client for registries, with the proxy and the authorities of programs.
@@ -111,8 +137,22 @@ func registryVariables(r config.Registries) []string {
 	return env
 }
 
-// Run returns at once, because the catalog runs [Service.Source].
-func (s *Service) Run(context.Context) error { return nil }
+// Run removes the logins of principals whose tokens are revoked, until ctx ends. The catalog runs
+// [Service.Source].
+func (s *Service) Run(ctx context.Context) error {
+	for ev, err := range s.bus.Subscribe(ctx, s.bus.Latest()) {
+		if err != nil {
+			return nil //nolint:nilerr // it ends with ctx or the bus
+		}
+		if ev.Type != policy.EventTokenRevoked && ev.Type != bus.Resync {
+			continue
+		}
+		if err := s.registry.EndLogins(ctx); err != nil {
+			s.logger.Error("logins to upstreams were not compared with the tokens", "err", err)
+		}
+	}
+	return nil
+}
 
 // Close does nothing.
 func (s *Service) Close() error { return nil }
@@ -160,15 +200,21 @@ func (s *Service) Refresh(ctx context.Context) error { return s.registry.Refresh
 
 // Subscribe calls updated when a resource of a module changes for a session of the principal, until
 // stop is called.
-func (s *Service) Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error) {
-	by := upstream.Caller{Principal: principal, Session: session}
-	return s.registry.Subscribe(ctx, by, strings.TrimPrefix(module, "mcp."), uri, updated) // modules are named after their upstreams
+func (s *Service) Subscribe(
+	ctx context.Context, who capability.Principal, session, module, uri string, updated func(),
+) (stop func(), err error) {
+	name := strings.TrimPrefix(module, "mcp.") // modules are named after their upstreams
+	return s.registry.Subscribe(ctx, callerOf(who, session), name, uri, updated)
 }
 
 // Offering returns the modules that offer a resource to a session of the principal that the
 // catalog does not have.
-func (s *Service) Offering(ctx context.Context, principal, session, uri string) (modules []string) {
-	return s.registry.Offering(ctx, upstream.Caller{Principal: principal, Session: session}, uri)
+func (s *Service) Offering(ctx context.Context, who capability.Principal, session, uri string) (modules []string) {
+	return s.registry.Offering(ctx, callerOf(who, session), uri)
+}
+
+func callerOf(who capability.Principal, session string) upstream.Caller {
+	return upstream.Caller{Principal: who.ID, Session: session, For: who.OnBehalfOf}
 }
 
 // Instructions returns the approved instructions of the MCP server that a module is of, or "".
@@ -201,6 +247,8 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 			c.Detail, c.Remedy = u.Reason, "read junctor mcp logs "+u.Name+"; then: junctor mcp restart "+u.Name
 		case u.Limit != "" && u.State != capability.StateReady:
 			c.Detail, c.Remedy = "its program went over its "+u.Limit, "read junctor mcp logs "+u.Name
+		case u.State == capability.StateUnauthorized && u.OAuth != nil && u.Login == nil:
+			c.Detail, c.Remedy = u.Reason, "each principal logs in: junctor mcp login "+u.Name
 		case u.State == capability.StateUnauthorized && u.OAuth != nil:
 			c.Detail, c.Remedy = u.Reason, "junctor mcp login "+u.Name
 		case u.State != capability.StateReady:

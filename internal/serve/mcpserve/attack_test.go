@@ -14,9 +14,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
+
+func matcher(text string) func(string) bool {
+	return templateOf(&catalog.Entry{Contribution: &capability.Contribution{Member: capability.Member{Name: text}}}).matches
+}
 
 func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
 	for name, text := range map[string]string{
@@ -25,13 +30,18 @@ func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
 		"open":                                 "x:{a:",
 		"length of nothing":                    "x:{:5}",
 	} {
-		if matcher(text)("x:" + strings.Repeat("b", maxURI-2)) {
-			t.Errorf(`%s: it matches; want not matcher(text)("x:" + strings.Repeat("b", maxURI-2))`, name)
+		if m := matcher(text); m != nil && m("x:"+strings.Repeat("b", maxMatched-2)) {
+			t.Errorf("%s: it matches an address of %d bytes, want that it does not", name, maxMatched)
 		}
 	}
-	for text, uri := range map[string]string{"file:///{name:3}/x": "file:///abc/x", "{+all}": "x:y", "x:{?a:1,b*}": "x:?a=1"} {
-		if !matcher(text)(uri) {
-			t.Errorf("%s does not match %s; want matcher(text)(uri)", text, uri)
+	for text, uri := range map[string]string{"file:///{name:3}/x": "file:///abc/x", "x:{?a:1,b*}": "x:?a=1"} {
+		if m := matcher(text); m == nil || !m(uri) {
+			t.Errorf("%s does not match %s, want that it does", text, uri)
+		}
+	}
+	for _, text := range []string{"{+all}", "{scheme}://x", "x{+all}"} {
+		if matcher(text) != nil {
+			t.Errorf("%s, which begins like no address, has a matcher, want none", text)
 		}
 	}
 	st, u := newUpstreamStack(t, stackOptions{})
@@ -152,11 +162,13 @@ type updates struct {
 	instructions map[string]string // by module
 }
 
-func (u *updates) Offering(context.Context, string, string, string) []string { return nil }
+func (u *updates) Offering(context.Context, capability.Principal, string, string) []string {
+	return nil
+}
 
 func (u *updates) Instructions(module string) string { return u.instructions[module] }
 
-func (u *updates) Subscribe(context.Context, string, string, string, string, func()) (func(), error) {
+func (u *updates) Subscribe(context.Context, capability.Principal, string, string, string, func()) (func(), error) {
 	u.mu.Lock()
 	u.asked++
 	u.open++

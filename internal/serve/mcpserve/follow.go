@@ -52,9 +52,9 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 		if sess := s.sessionOf(req.Session.ID()); sess != nil {
 			by.session = sess.digest
 		}
-		entry := s.readable(ctx, by, uri)
+		entry, rivals := s.readable(ctx, by, uri)
 		if entry == nil {
-			return wireError(unknownResource(uri, mcpwire.Era{Modern: req.Session.ID() == ""}))
+			return wireError(unreadable(uri, rivals, mcpwire.Era{Modern: req.Session.ID() == ""}))
 		}
 		key := following{req.Session, uri}
 		own := new(hold)
@@ -78,7 +78,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing,
 				maxFollowed))
 		}
-		stop, err := s.cfg.Updates.Subscribe(ctx, by.who.ID, by.session, entry.Module.Extension, uri, func() {
+		stop, err := s.cfg.Updates.Subscribe(ctx, by.who, by.session, entry.Module.Extension, uri, func() {
 			s.resourceUpdated(v, key, own)
 		})
 		s.mu.Lock()

@@ -33,15 +33,25 @@ const (
 	heldProgressInterval = 5 * time.Second
 )
 
-// maxLinked is the size of the addresses that one viewer may have, in bytes.
-const maxLinked = 256 << 10
+// Limits of links.go, for the addresses of one viewer.
+const (
+	maxLinked = 256 << 10 // bytes
+	maxLinks  = 1000
+	// maxLinkers is how many upstreams of one address are stored; with two it is read from neither.
+	maxLinkers = 4
+	// maxResultLinks is how many links of one result are stored.
+	maxResultLinks = 256
+)
 
 // Limits of member.go.
 const (
 	maxURI = 8 << 10
-	// maxExpanded is how many variables a template may have. The cost of matching is their
-	// number times the length of an address, and every reader pays it.
-	maxExpanded = 32
+	// maxExpanded is how many variables a template may have, maxMatched the longest address that
+	// it matches, and maxTried how many of one upstream's are tried for an address. The cost of
+	// matching is their product, and every reader pays it.
+	maxExpanded = 12
+	maxMatched  = 2 << 10
+	maxTried    = 16
 )
 
 // Limits of notify.go.

@@ -23,12 +23,12 @@ type links struct {
 
 // linked are the links of one viewer, oldest first.
 type linked struct {
-	order  []string
-	module map[string]string // of each address
-	size   int
+	order   []string
+	modules map[string][]string // those that linked to each address
+	size    int
 }
 
-// add stores a link, and drops the oldest ones beyond maxLinked.
+// add stores a link, and drops the oldest ones beyond maxLinked and maxLinks.
 func (l *links) add(viewer, module, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,30 +37,32 @@ func (l *links) add(viewer, module, uri string) {
 	}
 	own := l.of[viewer]
 	if own == nil {
-		own = &linked{module: make(map[string]string)}
+		own = &linked{modules: make(map[string][]string)}
 		l.of[viewer] = own
 	}
-	if _, again := own.module[uri]; again {
+	if _, again := own.modules[uri]; again {
 		at := slices.Index(own.order, uri)
 		own.order = slices.Delete(own.order, at, at+1)
 		own.size -= len(uri)
 	}
-	own.module[uri] = module
+	if from := own.modules[uri]; len(from) < maxLinkers && !slices.Contains(from, module) {
+		own.modules[uri] = append(from, module)
+	}
 	own.order = append(own.order, uri)
-	for own.size += len(uri); own.size > maxLinked; own.order = own.order[1:] {
+	for own.size += len(uri); own.size > maxLinked || len(own.order) > maxLinks; own.order = own.order[1:] {
 		own.size -= len(own.order[0])
-		delete(own.module, own.order[0])
+		delete(own.modules, own.order[0])
 	}
 }
 
-// moduleOf returns the module that linked to the address, or "".
-func (l *links) moduleOf(viewer, uri string) string {
+// modulesOf returns the modules that linked to the address.
+func (l *links) modulesOf(viewer, uri string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if own := l.of[viewer]; own != nil {
-		return own.module[uri]
+		return slices.Clone(own.modules[uri])
 	}
-	return ""
+	return nil
 }
 
 // forget drops the links of a viewer.
@@ -79,6 +81,7 @@ func (s *Surface) remember(c caller, reply invoke.Reply) {
 	if !ok {
 		return
 	}
+	stored := 0
 	block := func(value []byte) {
 		var kind, uri string
 		_ = jsonx.Members(value, func(name string, value []byte) {
@@ -89,7 +92,8 @@ func (s *Surface) remember(c caller, reply invoke.Reply) {
 				uri, _ = jsonx.Text(value)
 			}
 		})
-		if kind == "resource_link" && uri != "" && len(uri) <= maxURI && !strings.HasPrefix(uri, ownScheme) {
+		if kind == "resource_link" && uri != "" && len(uri) <= maxURI && !strings.HasPrefix(uri, ownScheme) && stored < maxResultLinks {
+			stored++
 			s.links.add(c.key, entry.Module.Extension, uri)
 		}
 	}
@@ -119,29 +123,47 @@ func each(array []byte, f func(element []byte)) {
 	}
 }
 
-// readable returns the entry that reads an address for the caller, or nil: that of a listed resource
-// or a template, otherwise the reader of the upstream that linked to it or offers it to the caller
-// alone. What the caller may not read by its own entry is not read by a reader either.
-func (s *Surface) readable(ctx context.Context, c caller, uri string) *catalog.Entry {
-	l := s.listOf(c)
-	if entry := l.resource(uri); entry != nil {
-		return entry
+// readable returns the entry that reads an address for the caller, or nil: that of a listed resource,
+// the reader of the upstream that linked to it, a template, or the reader of the upstream that offers it
+// to the caller alone or shows it as a page. A link may be a secret of its upstream, so no template of
+// another one gets it. What the caller may not read by its own entry is not read by a reader either. If
+// several upstreams offer the address, it is read from none of them, and rivals are their labels.
+func (s *Surface) readable(ctx context.Context, c caller, uri string) (entry *catalog.Entry, rivals []string) {
+	l, from := s.listOf(c), s.links.modulesOf(c.key, uri)
+	if rivals = l.rivals[uri]; len(rivals) > 0 || uri == "" || len(uri) > maxURI {
+		return nil, rivals
 	}
-	if uri == "" || len(uri) > maxURI || strings.HasPrefix(uri, ownScheme) {
-		return nil
+	var found []*catalog.Entry
+	if e := l.byURI[uri]; e != nil {
+		found = append(found, e)
 	}
-	if entry := l.reader(s.links.moduleOf(c.key, uri), uri); entry != nil {
-		return entry
-	}
-	if s.cfg.Updates == nil || len(l.readers) == 0 {
-		return nil
-	}
-	for _, module := range s.cfg.Updates.Offering(ctx, c.who.ID, c.session, uri) {
-		if entry := l.reader(module, uri); entry != nil {
-			return entry
+	for _, module := range from {
+		if e := l.reader(module, uri); e != nil && l.mayShow(module, uri) {
+			found = append(found, e)
 		}
 	}
-	return nil
+	if len(found) == 0 {
+		found = slices.DeleteFunc(l.resource(uri), func(e *catalog.Entry) bool {
+			return len(from) > 0 && !slices.Contains(from, e.Module.Extension)
+		})
+	}
+	if len(found) == 0 && !strings.HasPrefix(uri, ownScheme) {
+		var offering []string
+		if shown := l.pages[uri]; len(shown) > 0 {
+			offering = append(offering, shown[0].Module.Extension)
+		} else if s.cfg.Updates != nil && len(l.readers) > 0 {
+			offering = s.cfg.Updates.Offering(ctx, c.who, c.session, uri)
+		}
+		for _, module := range offering {
+			if e := l.reader(module, uri); e != nil && l.mayShow(module, uri) {
+				found = append(found, e)
+			}
+		}
+	}
+	if rivals = labels(found); len(rivals) != 1 {
+		return nil, rivals
+	}
+	return found[0], nil
 }
 
 // reader returns the entry that reads unlisted resources of a module, or nil if the caller may not
@@ -151,7 +173,14 @@ func (l *rendered) reader(module, uri string) *catalog.Entry {
 	if entry == nil || l.withheld[module+"\x00"+uri] {
 		return nil
 	}
-	if slices.ContainsFunc(l.refused, func(t template) bool { return t.entry.Module.Extension == module && t.matches(uri) }) {
+	tried := 0 // a template that is not matched is taken for one that does
+	if slices.ContainsFunc(l.refused, func(t template) bool {
+		if t.entry.Module.Extension != module || !strings.HasPrefix(uri, t.start) {
+			return false
+		}
+		tried++
+		return t.matches == nil || tried > maxTried || len(uri) > maxMatched || t.matches(uri)
+	}) {
 		return nil
 	}
 	return entry

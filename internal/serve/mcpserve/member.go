@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -33,7 +34,8 @@ const (
 // template is a resource template that addresses are matched with.
 type template struct {
 	entry   *catalog.Entry
-	matches func(uri string) bool
+	start   string                // the literal text before the first variable
+	matches func(uri string) bool // nil if no address matches it
 }
 
 // renderMembers writes the lists of prompts, resources and templates.
@@ -44,7 +46,8 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 		return
 	}
 	var prompts []*catalog.Entry
-	templates := make(map[string]*catalog.Entry)
+	resources, templates := make(map[string][]*catalog.Entry), make(map[string][]*catalog.Entry)
+	l.pages, l.rivals = make(map[string][]*catalog.Entry), make(map[string][]string)
 	for m := range l.agent.Snapshot().Modules() {
 		if m.Origin != "mcp" && m.Origin != "a2a" {
 			continue
@@ -55,7 +58,7 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 				l.withheld[m.Extension+"\x00"+name] = true
 			}
 			if !permitted(e) && e.Contribution.Member.Kind == kindTemplate {
-				l.refused = append(l.refused, template{e, matcher(name)})
+				l.refused = append(l.refused, templateOf(e))
 			}
 			if e.Contribution.Member.Kind == kindRead && e.Provider != nil && e.Contribution.Availability.Eligible() && permitted(e) {
 				l.readers[m.Extension] = e
@@ -68,11 +71,15 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 				prompts = append(prompts, e)
 			case kindResource:
 				if !strings.HasPrefix(name, ownScheme) { // upstreams cannot provide the server's own addresses
-					first(l.byURI, name, e)
+					resources[name] = append(resources[name], e)
 				}
 			case kindTemplate:
 				if !strings.HasPrefix(name, ownScheme) {
-					first(templates, name, e)
+					templates[name] = append(templates[name], e)
+				}
+			case "tool":
+				if page := mcpwire.AppOf(e.Contribution.Definition).Resource; page != "" && !l.shows(m.Extension, page) {
+					l.pages[page] = append(l.pages[page], e)
 				}
 			}
 		}
@@ -81,25 +88,29 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
 		l.prompts.add(name, memberDefinition(l.byPrompt[name], name))
 	}
-	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
-		l.resources.add(uri, memberDefinition(l.byURI[uri], ""))
+	for _, uri := range slices.Sorted(maps.Keys(resources)) {
+		// A page belongs to the upstream whose tool shows it.
+		of := slices.DeleteFunc(slices.Clone(resources[uri]), func(e *catalog.Entry) bool { return !l.mayShow(e.Module.Extension, uri) })
+		switch {
+		case len(of) == 1:
+			l.byURI[uri] = of[0]
+			l.resources.add(uri, memberDefinition(of[0], ""))
+		case len(of) > 1 || len(l.pages[uri]) > 1:
+			l.rivals[uri] = labels(append(of, l.pages[uri]...))
+		}
 	}
-	for _, uri := range slices.Sorted(maps.Keys(templates)) {
-		l.templates.add(uri, memberDefinition(templates[uri], ""))
-		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
+	for _, text := range slices.Sorted(maps.Keys(templates)) {
+		for _, e := range templates[text] {
+			l.byTemplate = append(l.byTemplate, templateOf(e))
+		}
+		if of := templates[text]; len(of) == 1 && templateOf(of[0]).matches != nil {
+			l.templates.add(text, memberDefinition(of[0], ""))
+		}
 	}
 	s.ownResources(l, permitted)
 	l.prompts.seal()
 	l.resources.seal()
 	l.templates.seal()
-}
-
-// first stores the first of several entries that claim one address. Modules are visited in
-// the order of their ids, so the result does not depend on when they joined.
-func first(m map[string]*catalog.Entry, name string, e *catalog.Entry) {
-	if m[name] == nil {
-		m[name] = e
-	}
 }
 
 // promptNames assigns each prompt its own name, or, if several have the same, that name
@@ -118,28 +129,51 @@ func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 	for _, e := range prompts {
 		name := wire(e.Contribution.Member.Name)
 		if count[name] > 1 {
-			name = wire(e.Module.Label + "__" + e.Contribution.Member.Name)
+			if name = wire(e.Module.Label + "__" + e.Contribution.Member.Name); count[name] > 0 { // another has this very name
+				continue
+			}
+			count[name] = -1
 		}
-		first(l.byPrompt, name, e)
+		l.byPrompt[name] = e
 	}
 }
 
-// matcher returns a function that reports whether a template matches an address, or nil if the
-// template is malformed. Lengths that the upstream's template sets for its variables are removed,
-// because the library expands them; the upstream itself rejects an address that is too long.
-func matcher(text string) func(string) bool {
-	never := func(string) bool { return false }
-	start, _, _ := strings.Cut(text, "{")
-	if len(text) > maxURI || strings.Count(text, "{")+strings.Count(text, ",") > maxExpanded {
-		return never
+// shows reports whether a tool of the module shows the page.
+func (l *rendered) shows(module, page string) bool {
+	return slices.ContainsFunc(l.pages[page], func(e *catalog.Entry) bool { return e.Module.Extension == module })
+}
+
+// labels returns the labels of the entries' modules, each once, in order.
+func labels(entries []*catalog.Entry) (out []string) {
+	for _, e := range entries {
+		out = append(out, e.Module.Label)
 	}
-	t, err := uritemplate.New(withoutLengths(text))
-	if err != nil {
-		return never
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// mayShow reports whether a module may provide an address: one of a page belongs to the one upstream
+// whose tools show it, so that another one cannot put its page there.
+func (l *rendered) mayShow(module, uri string) bool {
+	return len(l.pages[uri]) == 0 || len(l.pages[uri]) == 1 && l.shows(module, uri)
+}
+
+// templateOf returns a template without a matcher if it is malformed or begins with a variable, and so
+// would match the addresses of other upstreams. Lengths that the upstream sets for its variables are
+// removed, because the library expands them; the upstream itself rejects an address that is too long.
+func templateOf(e *catalog.Entry) template {
+	text := e.Contribution.Member.Name
+	out := template{entry: e}
+	out.start, _, _ = strings.Cut(text, "{")
+	if len(text) > maxURI || strings.Count(text, "{")+strings.Count(text, ",") > maxExpanded || !strings.Contains(out.start, ":") {
+		return out
 	}
-	return func(uri string) bool {
-		return len(uri) <= maxURI && strings.HasPrefix(uri, start) && t.Regexp().MatchString(uri)
+	if t, err := uritemplate.New(withoutLengths(text)); err == nil {
+		out.matches = func(uri string) bool {
+			return len(uri) <= maxMatched && strings.HasPrefix(uri, out.start) && t.Regexp().MatchString(uri)
+		}
 	}
+	return out
 }
 
 // withoutLengths removes the length from each {name:length}.
@@ -163,19 +197,25 @@ func withoutLengths(template string) string {
 	return string(out)
 }
 
-// resource returns the entry for an address: the listed resource, otherwise the first
-// template that matches. If the caller may not read a listed resource, a template of the
-// same upstream does not make it available.
-func (l *rendered) resource(uri string) *catalog.Entry {
+// resource returns the entries for an address: those of upstreams that list it, otherwise the first
+// template of each that matches. If the caller may not read a listed resource, a template of the same
+// upstream does not make it available.
+func (l *rendered) resource(uri string) (entries []*catalog.Entry) {
 	if e := l.byURI[uri]; e != nil {
-		return e
+		return []*catalog.Entry{e}
 	}
+	tried := make(map[string]int)
 	for _, t := range l.byTemplate {
-		if t.matches(uri) && !l.withheld[t.entry.Module.Extension+"\x00"+uri] {
-			return t.entry
+		module := t.entry.Module.Extension
+		if t.matches == nil || !strings.HasPrefix(uri, t.start) || l.withheld[module+"\x00"+uri] || !l.mayShow(module, uri) ||
+			len(entries) > 0 && entries[len(entries)-1].Module.Extension == module {
+			continue
+		}
+		if tried[module]++; tried[module] <= maxTried && t.matches(uri) {
+			entries = append(entries, t.entry)
 		}
 	}
-	return nil
+	return entries
 }
 
 // member returns the invocation of one member of a module. It must be in the caller's
@@ -203,12 +243,22 @@ func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message
 	if out, ok := s.readOwn(ctx, c, m.Params.URI, e); ok {
 		return out
 	}
-	entry := s.readable(ctx, c, m.Params.URI)
+	entry, rivals := s.readable(ctx, c, m.Params.URI)
 	if entry == nil {
-		return exchange.Outcome{Fault: unknownResource(m.Params.URI, e)}
+		return exchange.Outcome{Fault: unreadable(m.Params.URI, rivals, e)}
 	}
 	input := append(jsonx.AppendString([]byte(`{"uri":`), m.Params.URI), '}')
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
+}
+
+// unreadable returns the fault for an address that no upstream offers, or several do.
+func unreadable(uri string, rivals []string, e mcpwire.Era) *mcpwire.Fault {
+	f := unknownResource(uri, e)
+	if len(rivals) > 0 {
+		f.Message = fmt.Sprintf("resource %q is offered by several servers (%s); forbid it, and tools that show it, for all but one of "+
+			"them with a rule, or connect to the address of one server", uri, strings.Join(rivals, ", "))
+	}
+	return f
 }
 
 func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
@@ -244,10 +294,10 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 	case "ref/prompt":
 		entry = l.byPrompt[name]
 	case "ref/resource":
-		if i := slices.IndexFunc(l.byTemplate, func(t template) bool { return t.entry.Contribution.Member.Name == uri }); i >= 0 {
+		entry = l.byURI[uri]
+		named := func(t template) bool { return t.entry.Contribution.Member.Name == uri }
+		if i := slices.IndexFunc(l.byTemplate, named); i >= 0 && slices.Contains(l.templates.names, uri) {
 			entry = l.byTemplate[i].entry
-		} else {
-			entry = l.byURI[uri]
 		}
 	}
 	if entry == nil {

@@ -3,6 +3,7 @@ package mcpserve
 import (
 	"net/http"
 
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -52,7 +53,7 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 		defer done()
 		r = forSDK(r, v, body)
 		if m.Method == "subscriptions/listen" {
-			out := exchange.NewBeating(w)
+			out := exchange.NewBeating(httpapi.While(w, r))
 			defer out.Stop()
 			s.modern.ServeHTTP(out, r)
 			return

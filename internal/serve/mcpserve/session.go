@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
@@ -199,7 +200,7 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 	c.client, c.session, c.abilities = sess.client, sess.digest, sess.abilities
 	switch r.Method {
 	case http.MethodGet:
-		out := exchange.NewBeating(w)
+		out := exchange.NewBeating(httpapi.While(w, r))
 		defer out.Stop()
 		s.legacy.ServeHTTP(out, forSDK(r, sess.viewer, nil))
 	case http.MethodDelete:

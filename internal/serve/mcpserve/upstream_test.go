@@ -2,6 +2,7 @@ package mcpserve
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 // upstream is a provider of kind mcp: what it returns is a result of MCP.
 type upstream struct {
+	name   string // "": up
 	mu     sync.Mutex
 	inputs []string
 	metas  []string
@@ -24,7 +26,9 @@ type upstream struct {
 	ready  chan struct{} // lets askslow go on
 }
 
-func (u *upstream) Key() capability.ProviderKey { return "ext:mcp:up" }
+func (u *upstream) Key() capability.ProviderKey {
+	return capability.ProviderKey("ext:mcp:" + cmp.Or(u.name, "up"))
+}
 
 func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	u.mu.Lock()

@@ -175,8 +175,8 @@ func TestStoppingTakesTheWholeGroup(t *testing.T) {
 	}
 	began := time.Now()
 	g.Close()
-	if d := time.Since(began); d > 15*time.Second {
-		t.Errorf("closing took %s; want d at most 15 * time.Second", d)
+	if d := time.Since(began); d > time.Minute {
+		t.Errorf("closing took %s; want d at most a minute", d)
 	}
 	until(t, "end of the child", func() bool {
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

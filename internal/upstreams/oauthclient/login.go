@@ -115,7 +115,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 		return s.refused("the answer to the login to %s is not from its authorization server %.200s", s.cfg.Name, p.at.Issuer)
 	}
 	if code := query.Get("error"); code != "" {
-		if code != "access_denied" {
+		if !slices.Contains(loginErrors, code) {
 			code = "an error"
 		}
 		return s.refused("the login to %s was answered with %s", s.cfg.Name, code)
@@ -147,4 +147,11 @@ func (s *Source) visit(ctx context.Context, at *servers, scopes []string) error 
 	err = s.finish(ctx, query)
 	s.stepUps = stepUps
 	return err
+}
+
+// loginErrors are the errors of a login that are named: those of RFC 6749 §4.1.2.1, RFC 8707 §2 and
+// OpenID Connect Core 1.0 §3.1.2.6.
+var loginErrors = []string{
+	"invalid_request", "unauthorized_client", "access_denied", "unsupported_response_type", "invalid_scope", "server_error",
+	"temporarily_unavailable", "invalid_target", "interaction_required", "login_required", "account_selection_required", "consent_required",
 }

@@ -24,6 +24,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -89,6 +90,9 @@ type Config struct {
 	// servers that know them.
 	Metadata string
 	Scopes   []string // asked for in place of what the upstream proposes; nil: that
+
+	// LoginHint is the hint of errors with ReasonLogin; "": that an operator logs in.
+	LoginHint string
 
 	Store Store  // nil: nothing survives
 	Key   string // the name in Store
@@ -261,6 +265,15 @@ func (s *Source) drop() error {
 	return nil
 }
 
+// Load reads the stored tokens, so that [Source.State] reports them.
+func (s *Source) Load(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	return s.load(false)
+}
+
 // Forget drops tokens and registration, at rest too.
 func (s *Source) Forget(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
@@ -296,7 +309,7 @@ func (s *Source) refused(format string, args ...any) *capability.Error {
 
 func (s *Source) loginRequired() *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, "oauth", "%s needs a login before it can be used", s.cfg.Name).
-		With(ReasonLogin, "an operator runs: junctor mcp login "+s.cfg.Name)
+		With(ReasonLogin, cmp.Or(s.cfg.LoginHint, "an operator runs: junctor mcp login "+s.cfg.Name))
 }
 
 // isRefusal reports whether an error is the word of an authorization server, not the lack of one.

@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/secret"
 )
 
 const (
@@ -134,16 +135,8 @@ func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (se
 
 // hide replaces secrets of six bytes or more in an answer, because an API may repeat what it was sent.
 func hide(answer []byte, secrets []string) []byte {
-	for _, secret := range slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 6 }) {
-		quoted, _ := jsonx.Marshal(secret)
-		for _, form := range []string{
-			secret, url.QueryEscape(secret), url.PathEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)),
-			string(quoted[1 : len(quoted)-1]),
-		} {
-			answer = bytes.ReplaceAll(answer, []byte(form), []byte("•••"))
-		}
-	}
-	return answer
+	secrets = slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 6 })
+	return []byte(secret.Redactor("•••", secrets...)(string(answer)))
 }
 
 func addQuery(u *url.URL, pair string) {
@@ -162,7 +155,15 @@ func addCookie(req *http.Request, pair string) {
 
 // request writes the input into a request.
 func (p *plan) request(ctx context.Context, in map[string]any) (*http.Request, error) {
-	body, contentType, err := p.content(in["body"])
+	var body []byte
+	var contentType string
+	var err error
+	if p.GraphQL != "" {
+		contentType = "application/json"
+		body, err = json.Marshal(map[string]any{"query": p.GraphQL, "variables": in})
+	} else {
+		body, contentType, err = p.content(in["body"])
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -363,6 +364,9 @@ func (p *plan) result(resp *http.Response, body []byte) (json.RawMessage, error)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	out := map[string]any{"_meta": map[string]any{"junctor.run/status": resp.StatusCode}}
 	var content []any
+	if p.GraphQL != "" && failedGraphQL(body) {
+		out["isError"] = true
+	}
 	add := func(s string) { content = append(content, map[string]any{"type": "text", "text": s}) }
 	switch {
 	case resp.StatusCode >= 300:

@@ -31,6 +31,8 @@ const ReasonDocument = "invalid_openapi"
 
 // Config configures an API.
 type Config struct {
+	// GraphQL marks Base as the address of a GraphQL API, which describes itself: Document is not used.
+	GraphQL bool
 	// Document is an https URL, an http URL if Local, or the absolute path of a file.
 	Document string
 	// Base is the URL below which all operations are. If it equals Document, the document's first
@@ -73,6 +75,9 @@ func New(cfg Config) (*API, error) {
 // Load reads the document. Errors: unavailable if it cannot be fetched; invalid_input, reason
 // invalid_openapi.
 func (a *API) Load(ctx context.Context) (Info, error) {
+	if a.cfg.GraphQL {
+		return a.loadGraphQL(ctx)
+	}
 	data, err := a.read(ctx)
 	if err != nil {
 		return Info{}, err
@@ -96,6 +101,11 @@ func (a *API) read(ctx context.Context) ([]byte, error) {
 		}
 	}
 	req.Header.Set("Accept", "application/json, application/yaml;q=0.9, */*;q=0.1")
+	return fetch(client, req)
+}
+
+// fetch returns the document with which a request is answered.
+func fetch(client *http.Client, req *http.Request) ([]byte, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, unreached("the document cannot be fetched", err)
@@ -307,6 +317,7 @@ type plan struct {
 	Parameters []parameter `json:"parameters,omitempty"`
 	Body       string      `json:"body,omitempty"` // its media type
 	Security   *security   `json:"security,omitempty"`
+	GraphQL    string      `json:"graphql,omitempty"` // the document that is sent with the input as its variables
 }
 
 // parameter is a member of the input that goes into the request.

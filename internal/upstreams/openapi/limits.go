@@ -14,6 +14,14 @@ const (
 	maxTools      = 64 << 20 // bytes of all definitions
 )
 
+// Limits of graphql.go.
+const (
+	maxFields   = 200 // of one selection
+	maxSelected = 4   // levels of one selection
+	maxLooked   = 500 // fields of one type that are looked at
+	maxInputs   = 100 // input types of one tool
+)
+
 // Limits of schema.go.
 const (
 	maxSchema = 40 << 10 // bytes of the schema of an input; larger ones lose what components describe

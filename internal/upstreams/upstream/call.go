@@ -46,20 +46,31 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	if p.breaker.report(err, p.reg.cfg.Now()) {
 		p.reg.cfg.Logger.Warn("an upstream breaks calls and gets none for a while", "upstream", p.record.Name, "err", err)
 	}
-	if e := capability.AsError(err); e != nil && e.Reason == oauthclient.ReasonLogin {
-		p.set(capability.StateUnauthorized, e.Message) // the connection is up, but only a login makes it useful
+	needed := err != nil && capability.AsError(err).Reason == oauthclient.ReasonLogin
+	if needed && p.logins == nil {
+		e := capability.AsError(err) // the connection is up, but only a login makes it useful
+		p.set(capability.Availability{State: capability.StateUnauthorized, Reason: e.Message, Login: e.Hint})
 	}
 	result := capability.Result{Value: raw, UpstreamCall: p.record.Name + "/" + t.id}
-	if err != nil && (raw == nil || capability.AsError(err).Reason != capability.ReasonInputRequired) {
-		return capability.Result{}, err
+	if p.logins != nil && !needed {
+		result.Login = c.Principal.Person()
 	}
-	return p.judge(b, result)
+	if err != nil && (raw == nil || capability.AsError(err).Reason != capability.ReasonInputRequired) {
+		return capability.Result{Login: result.Login}, err
+	}
+	judged, err := p.judge(b, result)
+	judged.Login = result.Login
+	return judged, err
+}
+
+func callerOf(c *capability.Call) Caller {
+	return Caller{Principal: c.Principal.ID, Session: c.Session, For: c.Principal.OnBehalfOf}
 }
 
 // send makes the call on a connection and waits for its result. The code unavailable means
 // that the upstream did not receive it.
 func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
-	link, err := p.connection(ctx, p.keyOf(Caller{c.Principal.ID, c.Session}))
+	link, err := p.connection(ctx, p.keyOf(callerOf(c)))
 	if err != nil {
 		return nil, nil, err
 	}

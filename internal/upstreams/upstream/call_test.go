@@ -213,6 +213,20 @@ func TestQuestionsThatEndTheCallShowWhoAsks(t *testing.T) {
 			t.Errorf(`the caller is asked %s; want out = ""`, out)
 		}
 	}
+	for _, address := range []string{"javascript:alert(1)", "file:///etc/passwd", "https:", "far.example"} {
+		r.far.answers(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url",` +
+			`"elicitationId":"e","url":"` + address + `","message":"Log in"}}}}`)
+		out, err = r.tool("t", `{}`)
+		if fails(t, err, capability.CodeInvalidInput, "invalid_question"); out != "" {
+			t.Errorf("the caller is asked to open %s: %s, want no question", address, out)
+		}
+	}
+	// One byte that is not UTF-8, which some clients read over, does not hide the address.
+	r.far.answers(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url",` +
+		`"elicitationId":"e","url":"vscode://far/run","message":"Log in","x":"` + "\xff" + `"}}}}`)
+	if out, err = r.tool("t", `{}`); err == nil || out != "" {
+		t.Errorf("a question that cannot be read: got %s, %v, want no question", out, err)
+	}
 }
 
 // TestURLsToOpenFirstShowWhoAsks holds that the list of an error -32042 reaches the caller

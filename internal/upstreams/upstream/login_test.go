@@ -85,7 +85,7 @@ func guardedServer(t *testing.T) (address string, withdraw func()) {
 }
 
 // consent visits the address of a login, and returns the query that comes back.
-func consent(t *testing.T, address string) string {
+func consent(t testing.TB, address string) string {
 	t.Helper()
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},

@@ -49,7 +49,8 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	}
 	c, err := u.first(ctx)
 	if err != nil && capability.AsError(err).Reason == oauthclient.ReasonLogin {
-		u.state = capability.Availability{State: capability.StateUnauthorized, Reason: capability.AsError(err).Message, Since: r.cfg.Now()}
+		e := capability.AsError(err)
+		u.state = capability.Availability{State: capability.StateUnauthorized, Reason: e.Message, Login: e.Hint, Since: r.cfg.Now()}
 		c, err = nil, nil // stored anyway, because the user can log in only afterwards
 	}
 	if err != nil {
@@ -263,22 +264,7 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.restart", "the upstream %s is disabled",
 			name).With("upstream_disabled", "enable it with: junctor mcp set "+name+" --disabled=false")
 	}
-	u.mu.Lock()
-	u.restart = true
-	a := u.attempt
-	if u.current != nil { // callers wait for the next connection from now on
-		u.current = nil
-		a = &attempt{done: make(chan struct{})}
-		u.attempt = a
-	} else if a != nil { // a new attempt, because the current one may be ending
-		a = &attempt{done: make(chan struct{})}
-		old := u.attempt
-		u.attempt = a
-		old.err = nil
-		close(old.done)
-	}
-	u.mu.Unlock()
-	u.poke()
+	a := u.again()
 	if a == nil {
 		return Status{}, u.unavailable()
 	}
@@ -296,6 +282,27 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 		return Status{}, err
 	}
 	return u.brief(), nil
+}
+
+// again makes the watcher connect again, and returns its attempt.
+func (u *upstream) again() *attempt {
+	u.mu.Lock()
+	u.restart = true
+	a := u.attempt
+	if u.current != nil { // callers wait for the next connection from now on
+		u.current = nil
+		a = &attempt{done: make(chan struct{})}
+		u.attempt = a
+	} else if a != nil { // a new attempt, because the current one may be ending
+		a = &attempt{done: make(chan struct{})}
+		old := u.attempt
+		u.attempt = a
+		old.err = nil
+		close(old.done)
+	}
+	u.mu.Unlock()
+	u.poke()
+	return a
 }
 
 // Selection selects definitions: all that wait, those of one kind, or one.

@@ -48,9 +48,24 @@ func outcome(answer json.RawMessage) string {
 	return action
 }
 
-// named returns the parameters of a question with the upstream's name before its message.
+// named returns the parameters of a question with the upstream's name before its message. A question that wants
+// anything but a web address to be opened is refused.
 func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 	var out []byte
+	var asked struct {
+		Mode string `json:"mode"`
+		URL  string `json:"url"`
+	}
+	if err := jsonx.Unmarshal(params, &asked); err != nil { // a client may read what we do not
+		return nil, capability.Wrap(capability.CodeInvalidInput, "execute", p.record.Name+" asks something that cannot be read", err).
+			With("invalid_question", "")
+	}
+	if asked.Mode == "url" {
+		if to, err := url.Parse(asked.URL); err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "execute", "%s asks for an address to be opened that is not a web address",
+				p.record.Name).With("invalid_question", "")
+		}
+	}
 	err := members(params, func(name string, value []byte) {
 		var text string
 		if name == "message" && out == nil && jsonx.Unmarshal(value, &text) == nil {
@@ -86,13 +101,9 @@ func (p *provider) opens(err error) error {
 	for i, request := range list.Elicitations {
 		var asked struct {
 			Mode string `json:"mode"`
-			URL  string `json:"url"`
 		}
 		if jsonx.Unmarshal(request, &asked) != nil || asked.Mode != "url" {
 			return err
-		}
-		if to, err := url.Parse(asked.URL); err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
-			return failure
 		}
 		named, badly := p.named(request)
 		if badly != nil {

@@ -138,11 +138,7 @@ func TestRealProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("it is back", func() bool { _, err := r.tool("echo", `{}`); return err == nil })
-	took := time.Since(began)
-	t.Logf("it was back after %s", took)
-	if took > 5*time.Second { // 2 s on a machine with nothing else to do
-		t.Errorf("it took too long; got took = %v; want took at most 5 * time.Second", took)
-	}
+	t.Logf("it was back after %s", time.Since(began))
 }
 
 func TestRealHTTP(t *testing.T) {

@@ -236,6 +236,7 @@ type rig struct {
 	log     *audit.Log
 	db      *store.DB
 	halt    func()
+	rules   *policy.Policy
 }
 
 func newRig(t testing.TB, tune func(*upstream.Config)) *rig {
@@ -276,8 +277,9 @@ func newRigOn(t testing.TB, db *store.DB, f *far, tune func(*upstream.Config)) *
 	r.engine = invoke.New(invoke.Config{Catalog: r.catalog, Policy: rules, Log: r.log})
 	cfg := upstream.Config{
 		Store: upstreamsql.New(db), Secrets: vault{"key": "s3cret"}, Log: r.log, Dial: f.dial, Dir: filepath.Join(t.TempDir(), "upstreams"),
-		FirstPause: time.Millisecond,
+		FirstPause: time.Millisecond, People: rules,
 	}
+	r.rules = rules
 	if tune != nil {
 		tune(&cfg)
 	}

@@ -41,7 +41,7 @@ func (u *upstream) serve(ctx context.Context, c *conn) {
 			continue
 		case <-u.wake:
 			if u.restarted() {
-				u.set(capability.StateDegraded, "it is being restarted")
+				u.set(capability.Availability{State: capability.StateDegraded, Reason: "it is being restarted"})
 				closing()
 				u.closeAll()
 				return

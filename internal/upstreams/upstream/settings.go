@@ -55,7 +55,7 @@ func (r *Registry) Set(ctx context.Context, by capability.Principal, name string
 		return Status{}, err
 	}
 	if u.damaged != "" {
-		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.set", "the record of %s cannot be read", name).
+		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.set", "the record of %s cannot be used: %s", name, u.damaged).
 			With("upstream_disabled", "remove it and add it again")
 	}
 	rec := u.record
@@ -89,7 +89,8 @@ func (r *Registry) replace(ctx context.Context, by capability.Principal, u *upst
 	if err != nil {
 		return Status{}, capability.Wrap(capability.CodeFailed, "upstreams.set", "the upstream could not be saved", err)
 	}
-	if !r.leave(u, u.tokens == nil || rec.OAuth != nil) { // tokens that nothing uses any more are removed
+	// Tokens that nothing uses any more are removed.
+	if !r.leave(u, u.tokens == nil || rec.OAuth != nil && rec.OAuth.Login == u.record.OAuth.Login) {
 		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.set", "the upstream %s was removed meanwhile", name).
 			With("upstream_not_found", "")
 	}

@@ -81,7 +81,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 		}
 		r.unreserve(s.Record.Name)
 	}
-	return nil
+	return r.EndLogins(ctx)
 }
 
 // adopt applies approvals that another server stored, if they are for the pin that waits here.

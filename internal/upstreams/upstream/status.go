@@ -37,6 +37,8 @@ type Status struct {
 
 	// Login is the state of its tokens; nil without OAuth.
 	Login *oauthclient.State `json:"login,omitempty"`
+	// Logins are those of the principals, if each has its own.
+	Logins []LoginOf `json:"logins,omitempty"`
 
 	// Set only by Show.
 	Definitions []DefinitionStatus `json:"definitions,omitempty"`
@@ -126,7 +128,7 @@ func (u *upstream) status(whole bool) Status {
 		lists[kind] = why
 	}
 	u.mu.Unlock()
-	if u.tokens != nil {
+	if s.Logins = u.logins.list(); u.tokens != nil && u.logins == nil {
 		login := u.tokens.State()
 		s.Login = &login
 	}

@@ -13,6 +13,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -26,7 +27,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
-	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/secret"
@@ -43,7 +43,10 @@ type Server struct {
 }
 
 // Caller is who makes a call, as far as it decides which connection carries it.
-type Caller struct{ Principal, Session string }
+type Caller struct {
+	Principal, Session string
+	For                string // the principal for whom it acts, or ""
+}
 
 // Page describes how a list was read: which limit ended it early, and its TTL.
 type Page struct {
@@ -126,9 +129,12 @@ type Config struct {
 	Store   Store // nil: upstreams are lost on a restart
 	Secrets Secrets
 	// Tokens stores OAuth tokens; nil: they are lost on a restart.
-	Tokens oauthclient.Store
-	Log    *audit.Log // nil: nothing is recorded
-	Logger *slog.Logger
+	Tokens Tokens
+	// LoginKey encrypts the tokens of logins of one principal; nil: a random one.
+	LoginKey []byte
+	People   People     // nil: principals do not end
+	Log      *audit.Log // nil: nothing is recorded
+	Logger   *slog.Logger
 	// Dial returns a client that is not connected.
 	Dial func(ClientConfig) (Client, error)
 	// Dir holds a folder for each upstream that is a program; "" in tests.
@@ -177,6 +183,10 @@ func NewRegistry(cfg Config) *Registry {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.LoginKey == nil {
+		cfg.LoginKey = make([]byte, 32)
+		_, _ = rand.Read(cfg.LoginKey)
+	}
 	for _, d := range []struct {
 		value     *time.Duration
 		otherwise time.Duration
@@ -211,6 +221,9 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 		r.upstreams[u.record.Name] = u
 	}
 	r.mu.Unlock()
+	if err := r.EndLogins(ctx); err != nil {
+		r.cfg.Logger.Error("logins to upstreams were not compared with the tokens", "err", err)
+	}
 	for _, u := range saved {
 		u.show()
 		r.start(u, nil)

@@ -30,7 +30,9 @@ type upstream struct {
 	log       *outputLog
 	http      *http.Client // nil for programs
 	breaker   callBreaker
-	tokens    *oauthclient.Source // nil without OAuth
+	tokens    *oauthclient.Source // nil without OAuth; without a login if each principal has its own
+	logins    *logins             // nil unless each principal has its own login
+	anonymous *http.Client        // for connections without a login
 	calls     atomic.Int64
 	view      atomic.Pointer[view]
 
@@ -98,7 +100,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		u.state = capability.Availability{State: capability.StateUnavailable, Reason: "it is disabled", Since: r.cfg.Now()}
 	}
 	if s.Damaged != "" {
-		u.state.Reason = "its record cannot be read; remove it and add it again"
+		u.state.Reason = "its record cannot be used: " + s.Damaged + "; remove it and add it again"
 	}
 	for _, p := range s.Pins {
 		u.pins[ingest.PinKey{Kind: p.Kind, Name: p.Name}] = ingest.ReadPin(p)
@@ -182,7 +184,8 @@ func (u *upstream) try(ctx context.Context) (*conn, error) {
 	}
 	connecting, cancel := context.WithTimeout(ctx, u.patience())
 	defer cancel()
-	if c.server, err = c.client.Connect(connecting); err != nil {
+	c.server, err = c.client.Connect(connecting)
+	if c.login.note(err); err != nil {
 		u.noteErrors(c)
 		u.close(c)
 		return nil, u.unreachable(u.limited(c, err))
@@ -215,7 +218,7 @@ func (u *upstream) pause(ctx context.Context) bool {
 		left := u.state.Since.Add(u.reg.cfg.Degraded).Sub(u.reg.cfg.Now())
 		u.mu.Unlock()
 		if degraded && left <= 0 {
-			u.set(capability.StateUnavailable, "")
+			u.set(capability.Availability{State: capability.StateUnavailable})
 			continue
 		}
 		if !stopped && wait <= 0 {
@@ -264,7 +267,7 @@ func (u *upstream) up(ctx context.Context, c *conn) {
 	u.mu.Unlock()
 	u.breaker.reset()
 	u.note("connected")
-	u.set(capability.StateReady, "")
+	u.set(capability.Availability{State: capability.StateReady})
 	u.answer(nil)
 	if again {
 		u.reg.record(ctx, audit.UpstreamRecovered, &u.record, capability.Principal{}, audit.OutcomeSuccess)
@@ -316,44 +319,48 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	}
 	switch {
 	case failed:
-		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitInterval.String()+
-			" and is not started again; see what it wrote with: junctor mcp logs "+u.record.Name+", then: junctor mcp restart "+
-			u.record.Name)
+		u.set(capability.Availability{
+			State: capability.StateUnavailable, Reason: "it ended " + strconv.Itoa(maxExits) + " times within " + exitInterval.String() +
+				" and is not started again; see what it wrote with: junctor mcp logs " + u.record.Name + ", then: junctor mcp restart " +
+				u.record.Name,
+		})
 		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure,
 			audit.Attr{Key: "cause", Value: "given up"})
-	case e.Reason == reasonSecretMissing || e.Reason == oauthclient.ReasonRefused || e.Reason == oauthclient.ReasonLogin:
-		u.set(capability.StateUnauthorized, e.Message)
+	case e.Reason == oauthclient.ReasonLogin:
+		u.set(capability.Availability{State: capability.StateUnauthorized, Reason: e.Message, Login: e.Hint})
+	case e.Reason == reasonSecretMissing || e.Reason == oauthclient.ReasonRefused:
+		u.set(capability.Availability{State: capability.StateUnauthorized, Reason: e.Message})
 	default:
-		u.set(capability.StateDegraded, reason)
+		u.set(capability.Availability{State: capability.StateDegraded, Reason: reason})
 	}
 }
 
-// set sets the state and publishes it if it differs. A lost upstream is degraded for
+// set sets the state, whose Since it fills in, and publishes it if it differs. A lost upstream is degraded for
 // Config.Degraded, with its definitions still listed, and then unavailable. Further failed
 // attempts do not change that, so that the lists change only once.
-func (u *upstream) set(state capability.State, reason string) {
+func (u *upstream) set(to capability.Availability) {
 	u.mu.Lock()
 	now := u.state
 	switch {
-	case state == capability.StateDegraded && now.State != capability.StateReady:
-		state = now.State // it was lost earlier, and the time counts from then
-		if state == capability.StateUnauthorized {
-			state = capability.StateUnavailable
+	case to.State == capability.StateDegraded && now.State != capability.StateReady:
+		to.State = now.State // it was lost earlier, and the time counts from then
+		if to.State == capability.StateUnauthorized {
+			to.State = capability.StateUnavailable
 		}
-	case state == capability.StateUnavailable && reason == "":
-		reason = now.Reason
+	case to.State == capability.StateUnavailable && to.Reason == "":
+		to.Reason = now.Reason
 	}
-	since := now.Since
-	if state != now.State {
-		since = u.reg.cfg.Now()
+	changed := to.State != now.State
+	to.Since = now.Since
+	if changed {
+		to.Since = u.reg.cfg.Now()
 	}
-	u.state = capability.Availability{State: state, Reason: reason, Since: since}
-	changed := state != now.State
+	u.state = to
 	u.mu.Unlock()
 	if changed {
 		u.show()
 		if publish := u.reg.cfg.Publish; publish != nil {
-			publish("upstream.state", map[string]string{"upstream": u.record.Name, "state": string(state)})
+			publish("upstream.state", map[string]string{"upstream": u.record.Name, "state": string(to.State)})
 		}
 	}
 }

@@ -3,7 +3,8 @@
 //
 // Only an administrator may add and remove upstreams, because a record may name a program
 // that is then started on this machine. Operators may also list and restart upstreams, read
-// their logs, log in to them, and approve waiting definitions.
+// their logs, log in to them, and approve waiting definitions. Where each principal has its own
+// login, agents may log in too.
 package upstreamserve
 
 import (
@@ -31,6 +32,7 @@ type Upstreams interface {
 	Set(ctx context.Context, by capability.Principal, name string, to upstream.Settings) (upstream.Status, error)
 	Logs(name string, after uint64, limit int) (upstream.LogPage, error)
 	Login(ctx context.Context, by capability.Principal, name string, step upstream.LoginStep) (upstream.LoginResult, error)
+	Logout(ctx context.Context, by capability.Principal, name string, req upstream.LogoutRequest) (upstream.LoginResult, error)
 	Diff(name string) ([]ingest.PinDifference, error)
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
 }
@@ -69,7 +71,11 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/{name}/confine", admin(about(s.Upstreams.Confine)))
 	mux.Handle("POST "+base+"/{name}/settings", admin(about(s.Upstreams.Set)))
 	mux.Handle("GET "+base+"/{name}/logs", operator(s.logs))
-	mux.Handle("POST "+base+"/{name}/login", operator(about(s.Upstreams.Login)))
+	own := func(h httpapi.Handler) http.Handler { // Upstreams decides whose login it may be
+		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent)
+	}
+	mux.Handle("POST "+base+"/{name}/login", own(about(s.Upstreams.Login)))
+	mux.Handle("POST "+base+"/{name}/logout", own(about(s.Upstreams.Logout)))
 	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
 	mux.Handle("POST "+base+"/{name}/approve", operator(about(s.approve)))
 	mux.Handle("GET /api/v1/registry", operator(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -63,7 +64,7 @@ type Exchange struct {
 func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *Exchange {
 	x := &Exchange{
 		id: m.ID, Era: e, token: m.Params.Meta.Progress, Streams: acceptsStream(r),
-		st: stream{w: w, rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
+		st: stream{w: w, events: httpapi.While(w, r), rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
 	}
 	if x.Streams {
 		x.beat = time.AfterFunc(beatInterval, x.beats)

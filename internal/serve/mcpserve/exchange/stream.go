@@ -16,6 +16,7 @@ import (
 // decides when it is over, not the connection.
 type stream struct {
 	w      http.ResponseWriter
+	events http.ResponseWriter // w while the credential stands
 	rc     *http.ResponseController
 	opened bool
 	gone   bool // the client does not read
@@ -63,7 +64,7 @@ func (st *stream) write(data []byte) {
 		return
 	}
 	_ = st.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := st.w.Write(data)
+	_, err := st.events.Write(data)
 	if err == nil {
 		err = st.rc.Flush()
 	}

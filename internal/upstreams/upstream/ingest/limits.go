@@ -22,9 +22,13 @@ const (
 	maxShown   = 4 << 10 // bytes of one value
 )
 
-// maxGone is the number of pins that are kept for definitions that the upstream no
-// longer lists, so that an upstream cannot fill the store by renaming its tools.
-const maxGone = 2000
+// maxGone is the number of pins that are kept for definitions in quarantine that the upstream no
+// longer lists, and maxPublished that of definitions which are published because the upstream is
+// trusted, so that an upstream cannot fill the store by renaming its tools.
+const (
+	maxGone      = 2000
+	maxPublished = 7000
+)
 
 // maxWeight limits the subschemas against which one value may have to be validated.
 const maxWeight = 100_000

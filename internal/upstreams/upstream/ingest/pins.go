@@ -64,20 +64,25 @@ type PinChange struct {
 }
 
 // Reconcile updates the pins of a kind from the upstream's list and returns the rows to
-// save. A new definition is published if the upstream is trusted, otherwise it is
-// quarantined until an operator approves it. The upstream's record decides whether a
-// changed one is held or published, and one that changed back is published. A rename
+// save. A new definition is published if the upstream is trusted and has not published
+// maxPublished others, otherwise it is quarantined until an operator approves it. The upstream's
+// record decides whether a changed one is held or published, and one that changed back is published. A rename
 // is a removal and an addition.
 func (s PinSet) Reconcile(kind Kind, list []*Definition, rec *record.Record, now time.Time) (save []*PinRow, changes []PinChange) {
 	now = now.UTC()
-	listed := make(map[string]bool, len(list))
+	listed, published := make(map[string]bool, len(list)), 0
+	for _, p := range s {
+		if p.State != Quarantined {
+			published++
+		}
+	}
 	for _, d := range list {
 		listed[d.Name] = true
 		p := s[PinKey{kind, d.Name}]
 		if p == nil {
 			p = &PinRow{Pin: Pin{Kind: kind, Name: d.Name, State: Quarantined, Listed: true, Seen: now}}
-			if rec.Trust == record.Trusted {
-				p.State = Published
+			if rec.Trust == record.Trusted && published < maxPublished {
+				p.State, published = Published, published+1
 			}
 			p.show(d)
 			s[p.Key()] = p
@@ -142,10 +147,11 @@ func (p *PinRow) Approve() bool {
 	return true
 }
 
-// Forget removes the oldest unlisted pins beyond maxGone and returns them.
+// Forget removes the oldest unlisted pins beyond maxGone and returns them. Those of definitions that were
+// published stay, because a definition without a pin counts as new.
 func (s PinSet) Forget() (gone []*PinRow) {
 	for _, p := range s {
-		if !p.Listed {
+		if !p.Listed && p.State == Quarantined {
 			gone = append(gone, p)
 		}
 	}

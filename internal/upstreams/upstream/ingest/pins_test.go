@@ -98,7 +98,7 @@ func TestWhatIsListedNoMoreIsForgottenAtLast(t *testing.T) {
 	set := PinSet{}
 	for i := range maxGone + 3 {
 		name := fmt.Sprintf("t%05d", i)
-		set[PinKey{Tool, name}] = &PinRow{Pin: Pin{Kind: Tool, Name: name, Seen: time.Unix(int64(i), 0), Listed: i == 0}}
+		set[PinKey{Tool, name}] = &PinRow{Pin: Pin{Kind: Tool, Name: name, State: Quarantined, Seen: time.Unix(int64(i), 0), Listed: i == 0}}
 	}
 	gone := set.Forget()
 	if len(gone) != 2 || gone[0].Name != "t00001" || gone[1].Name != "t00002" || len(set) != maxGone+1 || set.Forget() != nil {
@@ -109,6 +109,39 @@ func TestWhatIsListedNoMoreIsForgottenAtLast(t *testing.T) {
 	if len(list) != len(set) || list[0].Name != "t00000" || list[1].Name != "t00003" {
 		t.Errorf(`the order begins with %s, %s; want len(list) = %v, list[0].Name = "t00000", list[1].Name = "t00003"`,
 			list[0].Name, list[1].Name, len(set))
+	}
+}
+
+// An upstream cannot have the pin of a definition forgotten by listing many others, so that another definition
+// under the name would count as new.
+func TestAFloodOfDefinitionsDoesNotReplaceAPublishedOne(t *testing.T) {
+	t.Parallel()
+	rec := &record.Record{Trust: record.Trusted, ChangedPin: record.Hold}
+	set, now := PinSet{}, time.Unix(0, 0)
+	list := func(names ...*Definition) {
+		now = now.Add(time.Second)
+		set.Reconcile(Tool, names, rec, now)
+		set.Forget()
+	}
+	victim := func(pin string) *Definition { return &Definition{Kind: Tool, Name: "victim", Pin: pin} }
+	list(victim("approved"))
+	for round := range 5 {
+		junk := make([]*Definition, 0, 3000)
+		for i := range 3000 {
+			junk = append(junk, &Definition{Kind: Tool, Name: fmt.Sprintf("junk-%d-%d", round, i), Pin: "x"})
+		}
+		list(junk...)
+	}
+	list(victim("changed"))
+	if p := set[PinKey{Tool, "victim"}]; p == nil || p.State != Held || p.Pin.Pin != "approved" {
+		t.Errorf("victim = %+v, want it held with its approved definition", p)
+	}
+	list(&Definition{Kind: Tool, Name: "late", Pin: "x"})
+	if p := set[PinKey{Tool, "late"}]; p.State != Quarantined {
+		t.Errorf("a new definition after the flood is %s, want quarantined", p.State)
+	}
+	if most := maxPublished + maxGone + 1; len(set) > most {
+		t.Errorf("%d pins are kept, want at most %d", len(set), most)
 	}
 }
 

@@ -17,5 +17,6 @@ const (
 	maxTimeout        = time.Hour
 	maxConnectTimeout = 10 * time.Minute
 	maxKeys           = 16 // of one A2A agent
-	maxOwnName        = 80 // leaves room for "own.", a dot and a digest in the name of a secret
+	// maxOwnName is also that of an upstream to which each principal logs in.
+	maxOwnName = 80 // leaves room for "own.", a dot and a digest in the name of a secret
 )

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,14 +30,48 @@ type OAuth struct {
 	ClientMetadata string   `json:"client_metadata,omitempty"`
 	Issuer         string   `json:"issuer,omitempty"`
 	Scopes         []string `json:"scopes,omitempty"` // in place of those that the upstream proposes
+	// Login is whose login calls use: shared (default), one for all callers, or each, that of the
+	// principal who calls or for whom the caller acts.
+	Login string `json:"login,omitempty"`
 }
+
+// The values of OAuth.Login.
+const (
+	LoginShared = "shared"
+	LoginEach   = "each"
+)
+
+// EachLogsIn reports whether each principal logs in to the upstream.
+func (r *Record) EachLogsIn() bool { return r.OAuth != nil && r.OAuth.Login == LoginEach }
+
+// LoginKey returns the name under which the tokens of a principal's own login are stored.
+func (r *Record) LoginKey(principal string) string {
+	sum := sha256.Sum256([]byte(principal))
+	return r.LoginPrefix() + hex.EncodeToString(sum[:12])
+}
+
+// LoginPrefix begins the names of [Record.LoginKey].
+func (r *Record) LoginPrefix() string { return "upstream." + r.Name + ".oauth." }
 
 func (r *Record) checkOAuth() error {
 	o := r.OAuth
 	if o.Grant == "" {
 		o.Grant = oauthclient.AuthorizationCode
 	}
+	if o.Login == "" {
+		o.Login = LoginShared
+	}
 	switch {
+	case o.Login != LoginShared && o.Login != LoginEach:
+		return fmt.Errorf("login: %.40q is not one of %s, %s", o.Login, LoginShared, LoginEach)
+	case o.Login == LoginEach && (o.Grant != oauthclient.AuthorizationCode || r.Isolation == Shared || r.Kind != KindMCP):
+		return fmt.Errorf("a login of each principal is for servers of MCP, the grant %s and an isolation other than %s",
+			oauthclient.AuthorizationCode, Shared)
+	case o.Login == LoginEach && o.ClientSecret != "" && o.Issuer == "":
+		// Each principal's login asks the upstream for its authorization server, which gets the secret.
+		return fmt.Errorf("a client secret with a login of each principal needs the issuer that it is for")
+	case o.Login == LoginEach && len(r.Name) > maxOwnName:
+		return fmt.Errorf("the name of an upstream to which each principal logs in has %d characters at most", maxOwnName)
 	case r.BearerSecret != "":
 		return fmt.Errorf("a bearer token and OAuth do not go together")
 	case len(r.Name) > maxOAuthName:

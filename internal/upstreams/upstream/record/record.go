@@ -25,6 +25,7 @@ const (
 	KindMCP     = "mcp"
 	KindA2A     = "a2a"
 	KindOpenAPI = "openapi"
+	KindGraphQL = "graphql"
 
 	Shared        = "shared"         // one connection for all principals
 	PerPrincipal  = "principal"      // one for each principal
@@ -52,7 +53,7 @@ const (
 // never their values.
 type Record struct {
 	Name    string   `json:"name"`
-	Kind    string   `json:"kind,omitempty"` // mcp (default), a2a or openapi
+	Kind    string   `json:"kind,omitempty"` // mcp (default), a2a, openapi or graphql
 	Command []string `json:"command,omitempty"`
 	Dir     string   `json:"dir,omitempty"` // "": a folder of its own in the home
 	URL     string   `json:"url,omitempty"`
@@ -131,12 +132,15 @@ func (r *Record) Check() error {
 		return bad("%.130q is not a name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name,
 			maxNameBytes)
 	}
+	if r.EachLogsIn() && r.Isolation == "" {
+		r.Isolation = PerPrincipal
+	}
 	for _, w := range []struct {
 		field  string
 		value  *string
 		values []string // the first is the default
 	}{
-		{"kind", &r.Kind, []string{KindMCP, KindA2A, KindOpenAPI}},
+		{"kind", &r.Kind, []string{KindMCP, KindA2A, KindOpenAPI, KindGraphQL}},
 		{"isolation", &r.Isolation, []string{Shared, PerPrincipal, ClientSession}},
 		{"trust", &r.Trust, []string{Trusted, Untrusted}},
 		{"sampling", &r.Sampling, []string{Deny, Forward}},
@@ -291,12 +295,12 @@ func (r *Record) checkAgent() error {
 	switch {
 	case r.Kind != KindA2A && len(r.Keys) > 0:
 		return fmt.Errorf("keys are for A2A agents: servers of MCP sign nothing")
-	case r.Kind != KindOpenAPI && r.Document+r.APISecret != "":
+	case r.Kind != KindOpenAPI && r.Document != "", r.Kind != KindOpenAPI && r.Kind != KindGraphQL && r.APISecret != "":
 		return fmt.Errorf("a document and its secret are for APIs: the kind is openapi")
 	case r.Kind == KindMCP:
 		return nil
-	case r.Kind == KindA2A && r.URL == "":
-		return fmt.Errorf("an A2A agent is added by the URL of its card")
+	case r.URL == "" && r.Kind != KindOpenAPI:
+		return fmt.Errorf("an A2A agent is added by the URL of its card, a GraphQL API by its own")
 	case r.SSE || r.Sampling != Deny || len(r.Roots) > 0:
 		return fmt.Errorf("SSE, sampling and roots are for servers of MCP only")
 	case r.Isolation != Shared:
@@ -336,7 +340,7 @@ func (r *Record) Secrets() (names []string) {
 // Origin returns the name that the upstream's module and tools have in the catalog and in policies:
 // mcp for an API too, because its operations are tools like those of an MCP server.
 func (r *Record) Origin() string {
-	if r.Kind == KindOpenAPI {
+	if r.Kind == KindOpenAPI || r.Kind == KindGraphQL {
 		return KindMCP
 	}
 	return r.Kind

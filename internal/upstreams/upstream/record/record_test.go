@@ -60,8 +60,18 @@ func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
 		"do not go together":           address(func(r *Record) { r.BearerSecret, r.OAuth = "s", &OAuth{} }),
 		"an issuer is an https":        address(func(r *Record) { r.OAuth = &OAuth{Issuer: "http://as.example"} }),
 		"own credentials are for":      address(func(r *Record) { r.OwnCredentials, r.BearerSecret = true, "s" }),
-		"keys are for A2A agents":      address(func(r *Record) { r.Keys = append(r.Keys, []byte(`{}`)) }),
-		"connections to keep apart":    address(func(r *Record) { r.Kind, r.Isolation = KindA2A, PerPrincipal }),
+		"not one of shared, each":      address(func(r *Record) { r.OAuth = &OAuth{Login: "everyone"} }),
+		"a login of each principal": address(func(r *Record) {
+			r.OAuth = &OAuth{Login: LoginEach, Grant: "client_credentials", ClientID: "me"}
+		}),
+		"an isolation other than shared": address(func(r *Record) { r.OAuth, r.Isolation = &OAuth{Login: LoginEach}, Shared }),
+		"needs the issuer that it is for": address(func(r *Record) {
+			r.OAuth = &OAuth{Login: LoginEach, ClientID: "me", ClientSecret: "s"}
+		}),
+		"for servers of MCP, the grant": address(func(r *Record) { r.OAuth, r.Kind = &OAuth{Login: LoginEach}, KindA2A }),
+		"has 80 characters at most":     address(func(r *Record) { r.OAuth, r.Name = &OAuth{Login: LoginEach}, strings.Repeat("n", 81) }),
+		"keys are for A2A agents":       address(func(r *Record) { r.Keys = append(r.Keys, []byte(`{}`)) }),
+		"connections to keep apart":     address(func(r *Record) { r.Kind, r.Isolation = KindA2A, PerPrincipal }),
 	} {
 		err := r.Check()
 		if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "invalid_upstream" ||
