@@ -57,18 +57,14 @@ func newAssetStore(cfg assetConfig) *assetStore {
 // assetRunPrefix followed by a digest is the run of a stored value.
 const assetRunPrefix = "asset:"
 
-// Put stores a value that a node sends; digest is its SHA-256 in hex. Errors:
-// digest_mismatch, payload_too_large above cmp.MaxAsset.
-func (s *assetStore) Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
-	return s.put(ctx, "node:"+node, digest, mediaType, body)
-}
-
-func (s *assetStore) put(ctx context.Context, owner, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
+// Put stores a value of a principal; digest is its SHA-256 in hex. Errors: digest_mismatch,
+// payload_too_large above cmp.MaxAsset, storage_full.
+func (s *assetStore) Put(ctx context.Context, principal, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	if mediaType == "" {
 		mediaType = "application/octet-stream"
 	}
 	ref, err := s.cfg.Blobs.Put(ctx, blob.Ref{
-		Principal: owner, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: s.cfg.Now().Add(assetTTL),
+		Principal: principal, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: s.cfg.Now().Add(assetTTL),
 	}, &verifiedReader{from: body, sum: sha256.New(), want: digest}, cmp.MaxAsset)
 	if errors.Is(err, errAssetDigest) {
 		err = cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
@@ -98,10 +94,10 @@ func (v *verifiedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Keep stores arguments that are too large for one message to a node.
-func (s *assetStore) Keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
+// Keep stores arguments of a principal that are too large for one message to a node.
+func (s *assetStore) Keep(ctx context.Context, principal string, arguments []byte) (cmp.Asset, error) {
 	sum := sha256.Sum256(arguments)
-	return s.put(ctx, "node:"+node, hex.EncodeToString(sum[:]), "application/json", bytes.NewReader(arguments))
+	return s.Put(ctx, principal, hex.EncodeToString(sum[:]), "application/json", bytes.NewReader(arguments))
 }
 
 // Get opens a value. If only another gateway has it, Get copies it to this one first. If no

@@ -183,7 +183,7 @@ func TestAPutIsHeldToItsDigest(t *testing.T) {
 		strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
 		t.Errorf("%v; want capability.AsError(err).Reason = cmp.ReasonDigest", err)
 	}
-	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))
+	a, err := s.Keep(t.Context(), "agent:a", []byte(`{"args":[]}`))
 	if err != nil || a.Check() != nil || a.MediaType != "application/json" {
 		t.Errorf(`%+v %v; want no error, a.Check() = nil, a.MediaType = "application/json"`, a, err)
 	}

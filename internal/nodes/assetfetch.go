@@ -119,7 +119,7 @@ func (s *assetStore) fromOthers(ctx context.Context, digest string) error {
 		return brokenAsset(digest)
 	}
 	from := &assetReader{s: s, ctx: ctx, at: at, digest: digest, size: size, next: first.Data}
-	if _, err = s.put(ctx, "gateway:"+at, digest, first.Header[headerType], from); err == nil {
+	if _, err = s.Put(ctx, "", digest, first.Header[headerType], from); err == nil {
 		return nil
 	}
 	if from.err != nil {

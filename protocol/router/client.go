@@ -104,7 +104,7 @@ func DefaultTransport() *http.Transport {
 		Protocols:           protocols,
 		MaxIdleConns:        1024,
 		MaxIdleConnsPerHost: 256,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTimeout,
 		TLSHandshakeTimeout: 5 * time.Second,
 		DisableCompression:  true,
 		// MaxResponse bounds the body; the standard library would permit 10 MiB of headers.

@@ -310,7 +310,7 @@ func TestDeadlineAndCancellationReachTheEndpoint(t *testing.T) {
 	for range 2 {
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the endpoint never noticed")
 		}
 	}

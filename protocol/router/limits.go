@@ -13,6 +13,10 @@ const (
 	ptyGrace          = 5 * time.Second
 )
 
+// idleTimeout is how long an idle connection is kept. Many servers, such as those of Node.js, close one after five
+// seconds, and a request that arrives then fails without a trace of whether it was carried out.
+const idleTimeout = 4 * time.Second
+
 // Bounds of an endpoint's error, which is sent to callers and logged. Larger details are left
 // out.
 const (

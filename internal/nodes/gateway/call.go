@@ -125,7 +125,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 		DeadlineMS: min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds()), IdempotencyKey: r.IdempotencyKey,
 		Caller: r.Caller, Trace: wire.Trace{Parent: r.Trace},
 	}
-	data, err := g.encode(ctx, c.node, &out, r)
+	data, err := g.encode(ctx, &out, r)
 	if err != nil {
 		return Result{}, false, err
 	}
@@ -153,7 +153,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 }
 
 // encode encodes a call. Arguments that are too large are stored as an asset.
-func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Request) ([]byte, error) {
+func (g *Gateway) encode(ctx context.Context, out *wire.Call, r Request) ([]byte, error) {
 	data, err := wire.Encode(out)
 	if capability.CodeOf(err) != capability.CodeTooLarge || g.cfg.PutAsset == nil {
 		return data, err
@@ -165,7 +165,7 @@ func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Req
 	if len(arguments) > cmp.MaxAsset {
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the arguments have %d bytes; the limit is %d", len(arguments), cmp.MaxAsset)
 	}
-	asset, err := g.cfg.PutAsset(ctx, node, arguments)
+	asset, err := g.cfg.PutAsset(ctx, r.Caller.ID, arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,8 @@ func (w *world) traffic(deadline time.Duration) (stop func() (succeeded, failed 
 					own, done := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 					_, err := g.Do(own, fleet.Request{Balance: true, Strategy: fleet.Random}, gateway.Request{Function: "f"})
 					done()
-					if took := time.Since(began); took > deadline+2*time.Second {
-						w.t.Errorf("a call took %s; want took at most deadline + 2*time.Second", took)
+					if took := time.Since(began); took > deadline+hangTimeout {
+						w.t.Errorf("a call took %s; want took at most deadline + hangTimeout", took)
 					}
 					if err == nil {
 						good.Add(1)
@@ -284,8 +284,8 @@ func TestAServerOfTheClusterIsKilled(t *testing.T) {
 	_, err := ask(w, w.gateways[0], gateway.Request{Node: "n0", Function: "f"})
 	took := time.Since(killed)
 	t.Logf("a call after the death of the nodes' server ended after %s: %v", took, err)
-	if took > 15*time.Second {
-		t.Errorf("it hung; got took = %v; want took at most 15 * time.Second", took)
+	if took > hangTimeout {
+		t.Errorf("it hung; got took = %v; want took at most hangTimeout", took)
 	}
 	w.served(ids...) // they knew of the other servers
 	t.Logf("every node is back after %s", time.Since(killed))
@@ -399,14 +399,10 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	d := w.device("a", "i1")
 	w.served("a")
 	wire.swallow(true)
-	began := time.Now()
 	lost := make(chan error, 1)
 	go func() { _, err := ask(w, g, gateway.Request{Node: "a", Function: "f"}); lost <- err }()
 	if err := <-lost; reason(err) != cmp.ReasonNodeLost {
 		t.Errorf("%v; want reason(err) = cmp.ReasonNodeLost", err)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the call failed after %s; want took at most 2 * time.Second", took)
 	}
 	w.listed("a", "")
 	wire.swallow(false)
@@ -549,7 +545,7 @@ func TestArgumentsTooLargeForAMessageAreAnAsset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var kept []byte
-		r := newRig(t, gateway.Config{PutAsset: func(_ context.Context, node string, data []byte) (cmp.Asset, error) {
+		r := newRig(t, gateway.Config{PutAsset: func(_ context.Context, _ string, data []byte) (cmp.Asset, error) {
 			kept = data
 			return cmp.Asset{Digest: "sha256:" + strings.Repeat("0", 64), Size: int64(len(data))}, nil
 		}})

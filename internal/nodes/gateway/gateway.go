@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
@@ -39,9 +40,9 @@ type Config struct {
 	// block or call the Gateway's Watch. Event.Ours is true in only one of several
 	// gateways, which writes the audit record.
 	Told func(fleet.Event)
-	// PutAsset stores arguments that are too large for one message, {"args":…,"kwargs":…}
+	// PutAsset stores arguments of a principal that are too large for one message, {"args":…,"kwargs":…}
 	// as JSON, so that the node can fetch them. If nil, such a call is payload_too_large.
-	PutAsset func(ctx context.Context, node string, arguments []byte) (cmp.Asset, error)
+	PutAsset func(ctx context.Context, principal string, arguments []byte) (cmp.Asset, error)
 
 	Heartbeat    time.Duration // 5 s
 	Fleet        fleet.Config  // its Lease must be three heartbeats at least
@@ -84,6 +85,10 @@ type Gateway struct {
 	made     uint64              // number of calls so far
 	streams  map[string]*streams // by node
 	total    int
+	queued   map[string]int // messages in the lanes by node
+	bytes    int            // of all messages in the lanes
+	lost     int            // messages of nodes since the last warning
+	warned   time.Time
 	// telling is held from a change of the table until subscribers were notified.
 	telling sync.Mutex
 }
@@ -116,12 +121,12 @@ func New(cfg Config) *Gateway {
 		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(),
 		breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
 		wake:    make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call),
-		streams: make(map[string]*streams),
-		feed:    messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
+		streams: make(map[string]*streams), queued: make(map[string]int),
+		feed: messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
 	}
 	g.shared = &shared{g: g, rows: make(map[string]*row)}
 	for i := range g.lanes {
-		g.lanes[i] = make(chan func(context.Context), 64)
+		g.lanes[i] = make(chan func(context.Context), laneLength)
 	}
 	return g
 }
@@ -212,7 +217,8 @@ func (g *Gateway) read(ctx context.Context, sub messaging.Subscription, take fun
 		m, err := sub.Next(ctx)
 		switch {
 		case messaging.Is(err, messaging.ReasonLost):
-			g.cfg.Logger.Warn("messages of nodes were lost", "err", err)
+			n, _ := capability.AsError(err).Details["lost"].(int)
+			g.lose(n)
 		case err != nil:
 			return err
 		default:
@@ -221,16 +227,60 @@ func (g *Gateway) read(ctx context.Context, sub messaging.Subscription, take fun
 	}
 }
 
+// lose counts messages of nodes that were dropped, and warns of them now and then.
+func (g *Gateway) lose(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lost += n
+	if now := g.cfg.Fleet.Now(); now.Sub(g.warned) >= lossInterval {
+		g.cfg.Logger.Warn("messages of nodes were lost", "count", g.lost)
+		g.lost, g.warned = 0, now
+	}
+}
+
+// handle queues the handling of a node's message in the node's lane. It never waits, because its reader is
+// shared by all nodes: a message too many is dropped, and the node repeats its request.
+func (g *Gateway) handle(m messaging.Message, job func(context.Context)) {
+	node, size := nodeOf(m), len(m.Data)
+	g.mu.Lock()
+	full := g.queued[node] >= maxQueued || g.bytes+size > maxQueuedBytes
+	if !full {
+		select {
+		case g.laneOf(node) <- func(ctx context.Context) {
+			g.mu.Lock()
+			g.bytes -= size
+			if g.queued[node]--; g.queued[node] == 0 {
+				delete(g.queued, node)
+			}
+			g.mu.Unlock()
+			job(ctx)
+		}:
+			g.queued[node]++
+			g.bytes += size
+		default:
+			full = true
+		}
+	}
+	g.mu.Unlock()
+	if full {
+		g.lose(1)
+	}
+}
+
 // inLane queues a job that runs in order with the other jobs of its node.
 func (g *Gateway) inLane(ctx context.Context, node string, job func(context.Context)) {
+	select {
+	case g.laneOf(node) <- job:
+	case <-ctx.Done():
+	}
+}
+
+func (g *Gateway) laneOf(node string) chan func(context.Context) {
 	h := uint32(2166136261) // FNV-1a
 	for i := range len(node) {
 		h = (h ^ uint32(node[i])) * 16777619
 	}
-	select {
-	case g.lanes[h%lanes] <- job:
-	case <-ctx.Done():
-	}
+	return g.lanes[h%lanes]
 }
 
 // change makes a change of the table, handles its events (fails calls, ends sessions) and

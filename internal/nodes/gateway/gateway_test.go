@@ -1,10 +1,12 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -41,14 +43,16 @@ func newRig(t *testing.T, cfg gateway.Config) *rig {
 		return messaging.Identity{ID: id, Publish: publish, Subscribe: subscribe}, nil
 	})
 	cfg.Broker = r.broker
-	cfg.Granted = func(node string) ([]string, error) {
-		switch {
-		case strings.HasPrefix(node, "revoked"):
-			return nil, capability.Errorf(capability.CodeUnauthenticated, "test", "its token has ended")
-		case strings.HasPrefix(node, "unknown"):
-			return nil, context.DeadlineExceeded
+	if cfg.Granted == nil {
+		cfg.Granted = func(node string) ([]string, error) {
+			switch {
+			case strings.HasPrefix(node, "revoked"):
+				return nil, capability.Errorf(capability.CodeUnauthenticated, "test", "its token has ended")
+			case strings.HasPrefix(node, "unknown"):
+				return nil, context.DeadlineExceeded
+			}
+			return []string{"user:ann"}, nil
 		}
-		return []string{"user:ann"}, nil
 	}
 	cfg.Told = func(e fleet.Event) {
 		r.mu.Lock()
@@ -567,4 +571,50 @@ func TestGoodbyeAndDrain(t *testing.T) {
 
 func answerResult(answer func(wire.Frame), v json.RawMessage) {
 	answer(wire.Frame{Type: wire.FrameResult, Value: v})
+}
+
+// TestAFloodOfJoinsDoesNotStopOtherNodes holds that the messages of one node wait for that node alone, and that
+// the loss of many is logged once.
+func TestAFloodOfJoinsDoesNotStopOtherNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		hold := make(chan struct{})
+		r := newRig(t, gateway.Config{
+			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+			Granted: func(node string) ([]string, error) {
+				if node == "flood" {
+					<-hold
+				}
+				return nil, nil
+			},
+		})
+		join := func(node string) []byte {
+			data, err := wire.Encode(&wire.Join{Proto: 1, NodeID: node, Instance: "i1", Revision: 1})
+			if err != nil {
+				t.Fatalf("encoding a join: got %v, want no error", err)
+			}
+			return data
+		}
+		flood, other := r.dial("flood"), r.dial("other")
+		for range 3000 {
+			if err := flood.conn.Publish(t.Context(), messaging.Message{Subject: wire.SubjectJoin("flood"), Data: join("flood")}); err != nil {
+				t.Fatalf("publishing a join: got %v, want no error", err)
+			}
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := other.conn.Request(ctx, messaging.Message{Subject: wire.SubjectJoin("other"), Data: join("other")}); err != nil {
+			t.Errorf("the join of another node: %v, want an answer", err)
+		}
+		close(hold)
+		synctest.Wait()
+		if n := strings.Count(logged.String(), "messages of nodes were lost"); n != 1 {
+			t.Errorf("the loss was logged %d times, want once:\n%.1000s", n, logged.String())
+		}
+		if reply := flood.join(nil); !reply.OK {
+			t.Errorf("join after the flood = %+v, want OK", reply)
+		}
+	})
 }

@@ -27,6 +27,21 @@ const (
 	firstFrameTimeout = 10 * time.Second
 )
 
+// Limits of gateway.go.
+const (
+	// laneLength is the number of jobs that wait in a lane: those of 16,000 nodes that join at once fit.
+	laneLength = 1024
+	// maxQueued is the number of messages of one node that wait in its lane, maxQueuedBytes the
+	// size of all in all lanes.
+	maxQueued      = 8
+	maxQueuedBytes = 64 << 20
+	// lossInterval is the shortest time between two warnings of lost messages.
+	lossInterval = 10 * time.Second
+)
+
+// maxBeat is the largest heartbeat in bytes. Larger ones are not decoded.
+const maxBeat = 16 << 10
+
 // Limits of sessions.go.
 const (
 	// supersedeGrace is the time that the older of two processes has to receive the message that

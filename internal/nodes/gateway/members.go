@@ -29,8 +29,8 @@ func (g *Gateway) answer(ctx context.Context, m messaging.Message, data []byte, 
 
 // join handles a request to join. The subject names the node, which the permissions of its
 // session guarantee; a different id in the message is refused.
-func (g *Gateway) join(ctx context.Context, m messaging.Message) {
-	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+func (g *Gateway) join(_ context.Context, m messaging.Message) {
+	g.handle(m, func(ctx context.Context) {
 		if err := g.admit(ctx, m); err != nil {
 			data, err := wire.Encode(&wire.JoinReply{Error: cmp.FromError(err, "", "", false)})
 			g.answer(ctx, m, data, err)
@@ -120,8 +120,8 @@ func seconds(s *float64) time.Duration {
 }
 
 // update handles a node's message with its current functions and labels.
-func (g *Gateway) update(ctx context.Context, m messaging.Message) {
-	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+func (g *Gateway) update(_ context.Context, m messaging.Message) {
+	g.handle(m, func(ctx context.Context) {
 		node := nodeOf(m)
 		u, err := wire.Decode[wire.Update](m.Data)
 		if err == nil {
@@ -182,10 +182,18 @@ func (g *Gateway) knows(ctx context.Context, node string, epoch int64) error {
 	return g.table.Holds(node, epoch)
 }
 
+// decodeBeat decodes a heartbeat unless it is too large, so that one node cannot keep the reader from those of others.
+func decodeBeat(m messaging.Message) (*wire.Beat, error) {
+	if len(m.Data) > maxBeat {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "a heartbeat has at most %d bytes", maxBeat)
+	}
+	return wire.Decode[wire.Beat](m.Data)
+}
+
 // beat handles a heartbeat; every gateway receives it.
 func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
-	b, err := wire.Decode[wire.Beat](m.Data)
+	b, err := decodeBeat(m)
 	if err != nil {
 		g.cfg.Logger.Debug("a malformed heartbeat", "node", node, "err", err)
 		return
@@ -200,7 +208,7 @@ func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 // judge answers a heartbeat that needs an answer; one of the gateways receives it for that.
 func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
-	b, err := wire.Decode[wire.Beat](m.Data)
+	b, err := decodeBeat(m)
 	if err != nil {
 		return
 	}
@@ -212,7 +220,7 @@ func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 	// Another gateway may have admitted it. Before the first snapshot, a missing node
 	// means nothing.
 	if g.shared.isSynced() {
-		g.inLane(ctx, node, func(ctx context.Context) {
+		g.handle(m, func(ctx context.Context) {
 			if err := g.knows(ctx, node, b.Epoch); err == nil || capability.CodeOf(err) != capability.CodeUnavailable {
 				g.rule(ctx, node, b.Epoch, g.table.Judge(node, b.Epoch, b.Revision))
 			}
@@ -230,8 +238,8 @@ func (g *Gateway) rule(ctx context.Context, node string, epoch int64, v fleet.Ve
 }
 
 // leave handles the announcement of a node that leaves or drains.
-func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
-	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+func (g *Gateway) leave(_ context.Context, m messaging.Message) {
+	g.handle(m, func(ctx context.Context) {
 		node := nodeOf(m)
 		l, err := wire.Decode[wire.Leave](m.Data)
 		if err == nil {

@@ -28,6 +28,7 @@ type world struct {
 	brokers   []messaging.Broker // of the gateways, in turn
 	gateways  []*instance
 	servers   []*natsServer // of an external cluster
+	virtual   bool          // time is that of a bubble, so that a test may judge it
 }
 
 // instance is one gateway and what it said.
@@ -123,6 +124,9 @@ func (w *world) listed(id string, status fleet.Status) {
 	}
 }
 
+// hangTimeout is after how long a call counts as one that hangs, on a busy machine.
+const hangTimeout = time.Minute
+
 // patience is how long a test waits for what must happen: servers of a cluster that share
 // a busy machine elect for long.
 func (w *world) patience() time.Duration { return max(time.Minute, 20*w.heartbeat) }
@@ -141,7 +145,15 @@ func (w *world) pause(d time.Duration) {
 func inMemory(t *testing.T) *world {
 	b := inproc.New(anybody)
 	t.Cleanup(b.Close)
-	return &world{t: t, ctx: t.Context(), heartbeat: 5 * time.Second, dial: b.Dial, brokers: []messaging.Broker{b}}
+	return &world{t: t, ctx: t.Context(), heartbeat: 5 * time.Second, dial: b.Dial, brokers: []messaging.Broker{b}, virtual: true}
+}
+
+// took holds that no more than most have passed since began, where time is virtual.
+func (w *world) took(what string, began time.Time, most time.Duration) {
+	w.t.Helper()
+	if took := time.Since(began); w.virtual && took > most {
+		w.t.Errorf("%s took %s, want at most %s", what, took, most)
+	}
 }
 
 // onEveryBus runs a scenario with two gateways on the bus in memory, in the server

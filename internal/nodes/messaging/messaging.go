@@ -113,8 +113,9 @@ type Identity struct {
 	Publish, Subscribe []string
 }
 
-// Authorizer decides whether a session is admitted. An error refuses it; the text is only
-// logged. It must return within two seconds.
+// Authorizer decides whether a session is admitted. An error with the code unauthenticated, denied,
+// conflict or invalid_input refuses it; with any other, or after two seconds, the session has to try
+// again. The text is only logged.
 type Authorizer func(ctx context.Context, c Credential) (Identity, error)
 
 // Session is one connection of one identity, seen by the bus.

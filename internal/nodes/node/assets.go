@@ -57,50 +57,32 @@ func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, w
 	return cmp.AssetValue(a), nil
 }
 
-// arguments returns the arguments of a call, with assets replaced by their content.
+// arguments returns the arguments of a call. Only the gateway refers to an asset, in place of all
+// arguments. A reference within them is a value like any other, because an approver of the call was
+// not shown its content.
 func (n *Node) arguments(ctx context.Context, w *wire.Call) (cmp.Arguments, error) {
-	args := cmp.Arguments{Args: w.Args, Kwargs: w.Kwargs}
-	left := int64(functions.MaxResult)
-	if w.Arguments != nil {
-		value, err := n.incoming(ctx, w.Arguments, &left)
-		if err != nil {
-			return args, err
-		}
-		if args, err = cmp.ParseArguments(value); err != nil {
-			return args, err
-		}
+	if w.Arguments == nil {
+		return cmp.Arguments{Args: w.Args, Kwargs: w.Kwargs}, nil
 	}
-	for i, v := range args.Args {
-		value, err := n.incoming(ctx, v, &left)
-		if err != nil {
-			return args, err
-		}
-		args.Args[i] = value
+	value, err := n.incoming(ctx, w.Arguments)
+	if err != nil {
+		return cmp.Arguments{}, err
 	}
-	for name, v := range args.Kwargs {
-		value, err := n.incoming(ctx, v, &left)
-		if err != nil {
-			return args, err
-		}
-		args.Kwargs[name] = value
-	}
-	return args, nil
+	return cmp.ParseArguments(value)
 }
 
-// incoming returns a value for a handler: if it refers to an asset, that is fetched. left is
-// the number of bytes that the call may still fetch.
-func (n *Node) incoming(ctx context.Context, value json.RawMessage, left *int64) (json.RawMessage, error) {
+// incoming returns a value of the gateway: if it refers to an asset, that is fetched.
+func (n *Node) incoming(ctx context.Context, value json.RawMessage) (json.RawMessage, error) {
 	a, ok, err := cmp.ReadAsset(value)
 	if err != nil || !ok {
 		return value, err
 	}
-	if a.Size > *left {
-		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the assets of a call have more than %d bytes together", functions.MaxResult)
+	if a.Size > functions.MaxResult {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the asset has more than %d bytes", functions.MaxResult)
 	}
 	if n.cfg.Fetch == nil {
-		return nil, cmp.Errorf(cmp.ReasonTooLarge, "an argument is an asset of %d bytes, and this node has no way to fetch one: %d travel in a message", a.Size, wire.MaxInline)
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the value is an asset of %d bytes, and this node has no way to fetch one: %d travel in a message", a.Size, wire.MaxInline)
 	}
-	*left -= a.Size
 	data, err := n.cfg.Fetch(ctx, a)
 	if err != nil {
 		return nil, err

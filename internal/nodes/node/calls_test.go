@@ -252,20 +252,43 @@ func TestLargeValuesAreAssets(t *testing.T) {
 		if o.err != nil || len(chunks) != 1 || !strings.Contains(chunks[0], `"size":131072`) || !strings.Contains(chunks[0], "octet-stream") {
 			t.Errorf("chunks = %q, err = %v; want one asset of 131072 bytes", chunks, o.err)
 		}
-		// And back: as one argument.
-		o = <-r.call(t.Context(), gateway.Request{
-			Node: "a", Function: "size",
-			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
-		})
-		if o.err != nil || string(o.Value) != fmt.Sprint(len(large)) {
-			t.Errorf("%.100s %v; want o.err = nil, string(o.Value) = fmt.Sprint(len(large))", o.Value, o.err)
-		}
-		a.Digest = "sha256:" + strings.Repeat("9", 64)
-		if o := <-r.call(t.Context(), gateway.Request{
-			Node: "a", Function: "size",
-			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
-		}); o.err == nil {
-			t.Error("an asset that is not there was found; want o.err not nil")
+		// And back: only in place of all arguments, where the gateway puts it.
+		const within = `{"args":["0123456789"]}`
+		kept["sha256:"+strings.Repeat("8", 64)] = []byte(within)
+		for _, c := range []struct{ arguments, want string }{
+			{`"args":[` + string(cmp.AssetValue(a)) + `]`, fmt.Sprint(len(cmp.AssetValue(a)))},
+			{`"arguments":{"$asset":{"digest":"sha256:` + strings.Repeat("8", 64) + `","size":` + fmt.Sprint(len(within)) +
+				`,"media_type":"application/json"}}`, "12"},
+			{`"arguments":{"$asset":{"digest":"sha256:` + strings.Repeat("8", 64) + `","size":7}}`, cmp.ReasonDigest},
+			{`"arguments":{"$asset":{"digest":"sha256:` + strings.Repeat("9", 64) + `","size":7}}`, cmp.ReasonParams},
+		} {
+			sub, err := r.bus.Conn().Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: wire.SubjectReplies("me")})
+			if err != nil {
+				t.Fatalf("subscribing: got %v, want no error", err)
+			}
+			err = r.bus.Conn().Publish(t.Context(), messaging.Message{
+				Subject: wire.SubjectCall("a"), Reply: wire.SubjectReply("a", "me", "c1"),
+				Data: fmt.Appendf(nil, `{"epoch":%d,"call_id":"c1","function":"size",%s}`, d.Epoch(), c.arguments),
+			})
+			if err != nil {
+				t.Fatalf("publishing the call: got %v, want no error", err)
+			}
+			m, err := sub.Next(t.Context())
+			sub.Close()
+			if err != nil {
+				t.Fatalf("reading the answer: got %v, want no error", err)
+			}
+			f, err := wire.Decode[wire.Frame](m.Data)
+			if err != nil {
+				t.Fatalf("decoding the answer: got %v, want no error", err)
+			}
+			got := string(f.Value)
+			if f.Error != nil {
+				got = f.Error.Code
+			}
+			if got != c.want {
+				t.Errorf("size(%.100s) = %s, want %s", c.arguments, got, c.want)
+			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
 	"github.com/junctor-run/junctor/internal/nodes/node"
@@ -138,6 +141,56 @@ func TestOverWebSocket(t *testing.T) {
 	if err := other.ended(); err != nil || r.Fleet().Len() != 0 {
 		t.Errorf(`other.ended() = %v, want nil; r.Fleet().Len() = %v, want 0; strings.Join(r.told(), ", ") = %q`,
 			err, r.Fleet().Len(), strings.Join(r.told(), ", "))
+	}
+}
+
+// TestABusyGatewayIsNotARefusal holds that a node whose session could not be judged tries again, more often than
+// a node that never joined may be refused.
+func TestABusyGatewayIsNotARefusal(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, revoked: make(map[string]bool)}
+	var tries atomic.Int64
+	broker, err := natsbus.Embed(t.Context(), t.TempDir(), natsbus.Config{
+		Authorize: func(ctx context.Context, c messaging.Credential) (messaging.Identity, error) {
+			switch n := tries.Add(1); {
+			case n == 1:
+				<-ctx.Done()
+				return messaging.Identity{}, ctx.Err()
+			case n <= 3:
+				return messaging.Identity{}, errors.New("the database is locked")
+			case n <= 5:
+				return messaging.Identity{}, capability.Errorf(capability.CodeUnavailable, "bus", "not yet")
+			}
+			return r.admit(ctx, c)
+		},
+	})
+	if err != nil {
+		t.Fatalf("opening the bus: got %v, want no error", err)
+	}
+	t.Cleanup(broker.Close)
+	mux := http.NewServeMux()
+	mux.Handle(natsdial.ConnectPath, broker.Handler(func(*http.Request) error { return nil }))
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	if r.dial, err = natsdial.Dialer(web.URL, nil); err != nil {
+		t.Fatalf("a dialer: got %v, want no error", err)
+	}
+	r.Gateway = gateway.New(r.config(broker, gateway.Config{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = r.Run(ctx) })
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	d := r.device("laptop.1", func(c *node.Config) { c.ReconnectWait = 20 * time.Millisecond }).start()
+	select {
+	case <-d.Joined():
+	case err := <-d.done:
+		d.done <- nil // of the cleanup
+		t.Fatalf("the node gave up after %d tries: %v; want it to try until it joins", tries.Load(), err)
+	case <-time.After(30 * time.Second):
+		t.Fatalf("after %d tries the node is %+v; want it to join", tries.Load(), d.Status())
+	}
+	if n := tries.Load(); n < 6 {
+		t.Errorf("the node joined after %d tries, want at least 6", n)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -59,10 +58,9 @@ func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, erro
 	if !reply.OK {
 		return reply, reply.Error.Capability()
 	}
-	left := int64(functions.MaxResult)
 	if reply.Result == nil {
 		reply.Result = json.RawMessage("null")
 	}
-	reply.Result, err = n.incoming(ctx, reply.Result, &left)
+	reply.Result, err = n.incoming(ctx, reply.Result)
 	return reply, err
 }

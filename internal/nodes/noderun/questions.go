@@ -1,6 +1,7 @@
 package noderun
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 )
 
@@ -40,7 +42,7 @@ func newQuestions(interactive bool) *questions {
 // same reports whether one answer would do for both questions.
 func (q *question) same(other device.Question) bool {
 	return q.SkillName == other.SkillName && q.SHA256 == other.SHA256 && q.Call == other.Call &&
-		slices.Equal(aliases(q.Question), aliases(other))
+		slices.Equal(aliases(q.Question), aliases(other)) && q.Caller == other.Caller && bytes.Equal(q.Arguments, other.Arguments)
 }
 
 func aliases(q device.Question) []string {
@@ -80,13 +82,14 @@ func (s *questions) Ask(ctx context.Context, asked device.Question) (device.Answ
 	}
 }
 
-// put finds the question that says the same, or adds it.
+// put finds the same question, or adds it. An answer about a call is for one call, so only one that was asked again
+// takes it, and not one that is asked meanwhile.
 func (s *questions) put(asked device.Question) (*question, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tidy()
 	for _, q := range s.open {
-		if q.same(asked) {
+		if q.same(asked) && (!asked.Call || q.waits == 0) {
 			q.waits++
 			if q.ids = append(q.ids, asked.RequestID); len(q.ids) > maxNames {
 				q.ids = q.ids[1:]
@@ -188,28 +191,33 @@ func (s *questions) each(ctx context.Context, show func(device.Question)) {
 	}
 }
 
-// Text is a question for people.
+// Text is a question for people. What others chose stays on its line, so that it cannot forge another. Only
+// the arguments of a call are shown whole, because the owner answers for them.
 func Text(q device.Question) string {
 	var b strings.Builder
+	short := func(s string) string { return text.Visible(text.ShortenRunes(s, maxShown)) }
 	what := "wants to be installed"
 	if q.Call {
 		what = "is called"
 	}
-	b.WriteString("The skill " + q.SkillName + " " + what + " on " + q.NodeID + ".\n")
+	b.WriteString("The skill " + short(q.SkillName) + " " + what + " on " + short(q.NodeID) + ".\n")
 	if q.SignedBy != "" {
-		b.WriteString("  signed by " + q.SignedBy + "\n")
+		b.WriteString("  signed by " + short(q.SignedBy) + "\n")
 	} else if q.Publisher != "" {
-		b.WriteString("  says it is from " + q.Publisher + " (not verified)\n")
+		b.WriteString("  says it is from " + short(q.Publisher) + " (not verified)\n")
 	}
 	for i := range q.Capabilities {
 		c := &q.Capabilities[i]
-		b.WriteString("  " + c.Alias + ": " + c.FunctionName + " (" + c.Effect + ")\n")
+		b.WriteString("  " + short(c.Alias) + ": " + short(c.FunctionName) + " (" + short(c.Effect) + ")\n")
+	}
+	if q.Call {
+		b.WriteString("  called by " + short(q.Caller) + " with " + text.Visible(string(q.Arguments)) + "\n")
 	}
 	for _, c := range q.Code {
-		b.WriteString("  brings code: " + c.ModuleID + ", " + c.Language + ", sha256 " + c.SHA256 + "\n")
+		b.WriteString("  brings code: " + short(c.ModuleID) + ", " + short(c.Language) + ", sha256 " + short(c.SHA256) + "\n")
 	}
 	for _, p := range q.Permissions {
-		b.WriteString("  asks for " + p + "\n")
+		b.WriteString("  asks for " + short(p) + "\n")
 	}
 	return b.String()
 }

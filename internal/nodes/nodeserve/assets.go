@@ -52,9 +52,13 @@ func (s *Surface) putAsset(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		digest, err = digestOf(r)
 	}
+	var who capability.Principal // not the node, because a token may have any number of nodes
+	if err == nil {
+		who, err = s.Admission.Principal(r.Context(), node)
+	}
 	var asset cmp.Asset
 	if err == nil {
-		asset, err = s.Assets.Put(r.Context(), node, digest, r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, cmp.MaxAsset))
+		asset, err = s.Assets.Put(r.Context(), who.ID, digest, r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, cmp.MaxAsset))
 	}
 	if err != nil {
 		httpapi.WriteError(w, err)

@@ -43,8 +43,8 @@ type Gateway interface {
 
 // Assets keeps large values by digest.
 type Assets interface {
-	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be digest (hex).
-	Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error)
+	// Put keeps for a principal what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be digest (hex).
+	Put(ctx context.Context, principal, digest, mediaType string, body io.Reader) (cmp.Asset, error)
 	// Get opens what is kept; not_found when there is nothing. The caller closes it.
 	Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error)
 }

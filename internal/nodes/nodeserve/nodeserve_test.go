@@ -108,14 +108,15 @@ func (ends) Principal(_ context.Context, node string) (capability.Principal, err
 func testKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
 // kept are assets in memory.
-type kept struct{ m sync.Map }
+type kept struct{ m, owners sync.Map }
 
 type file struct{ *bytes.Reader }
 
 func (file) Close() error { return nil }
 
-func (k *kept) Put(_ context.Context, _, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
+func (k *kept) Put(_ context.Context, owner, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	data, err := io.ReadAll(body)
+	k.owners.Store(digest, owner)
 	k.m.Store(digest, data)
 	return cmp.Asset{Digest: "sha256:" + digest, Size: int64(len(data)), MediaType: mediaType}, err
 }
@@ -433,6 +434,10 @@ func TestAssets(t *testing.T) {
 		if status, body, _ := s.do(c.authorization, http.MethodPut, c.path, "<script>"); status != c.want {
 			t.Errorf("put, %s: %d %s; want status = %v", c.name, status, body, c.want)
 		}
+	}
+	// One token may have any number of nodes, so their values count for its principal.
+	if owner, _ := s.surface.Assets.(*kept).owners.Load(digest); owner != "admin:a" {
+		t.Errorf("the owner of a node's value = %v, want the principal of its token, admin:a", owner)
 	}
 	for _, c := range []struct {
 		name, authorization string

@@ -1,8 +1,10 @@
 package nodesource
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,12 +46,48 @@ func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
 	return jsonx.Marshal(a.Kwargs)
 }
 
+// Preview implements capability.Previewer. It refuses references before an approval is requested.
+func (p *provider) Preview(_ context.Context, c capability.Call) (capability.Preview, error) {
+	return capability.Preview{}, refuseReferences(c.Input)
+}
+
+// refuseReferences returns invalid_params for an input with a reference to an asset at any depth. An
+// approver would be shown the digest only, and earlier devices replace references by their content.
+func refuseReferences(input json.RawMessage) error {
+	if !bytes.Contains(input, []byte("$asset")) && !bytes.Contains(input, []byte(`\u`)) {
+		return nil
+	}
+	if err := cmp.CheckJSON(input); err != nil { // before referred recurses
+		return err
+	}
+	var v any
+	if err := jsonx.Unmarshal(input, &v); err != nil || !referred(v) {
+		return err
+	}
+	return cmp.Errorf(cmp.ReasonParams, "the arguments contain a reference to an asset").
+		With(cmp.ReasonParams, `give the content itself in place of {"$asset": …}`)
+}
+
+func referred(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, referred)
+	case map[string]any:
+		_, is := v["$asset"]
+		return is && len(v) == 1 || slices.ContainsFunc(slices.Collect(maps.Values(v)), referred)
+	}
+	return false
+}
+
 // Invoke calls the function named by the call's member, with arguments derived from the
 // input. A streaming function is called as a stream: its chunks are sent as progress, and
 // the result is their list.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	if c.Member.Kind != memberKind {
 		return capability.Result{}, capability.Wrap(capability.CodeInternal, "nodes.call", "this entry cannot be called itself", errNoDoor)
+	}
+	if err := refuseReferences(c.Input); err != nil { // again, because a fallback has no preview
+		return capability.Result{}, err
 	}
 	arguments, err := cmp.ParseArguments(c.Input)
 	if err != nil {

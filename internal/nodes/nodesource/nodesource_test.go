@@ -408,3 +408,46 @@ func TestOrder(t *testing.T) {
 		t.Error("a node whose circuit is open comes first", err)
 	}
 }
+
+// TestReferencesOfCallersAreRefused holds that a caller cannot put the content of a call into an asset, of
+// which an approver would be shown the digest only.
+func TestReferencesOfCallersAreRefused(t *testing.T) {
+	sent := 0
+	r := newRig(t, nodesource.Config{Caller: said(func(context.Context, gateway.Request) (gateway.Result, error) {
+		sent++
+		return gateway.Result{Value: json.RawMessage(`1`)}, nil
+	})})
+	r.join(fleet.Member{ID: "n", Functions: offers("f")})
+	p, ok := r.entries()["node.n/f"].Provider.(capability.Previewer)
+	if !ok {
+		t.Fatalf("%T is not a capability.Previewer, so nothing is refused before the approval", r.entries()["node.n/f"].Provider)
+	}
+	ref := `{"$asset":{"digest":"sha256:` + strings.Repeat("a", 64) + `","size":14,"media_type":"application/json"}}`
+	escaped := strings.Replace(ref, "$asset", `\u0024asset`, 1)
+	for _, c := range []struct {
+		input   string
+		refused bool
+	}{
+		{`{"doc":` + ref + `}`, true},
+		{`{"doc":` + escaped + `}`, true},
+		{`{"doc":{"list":[1,` + ref + `]}}`, true},
+		{`[` + ref + `]`, true},
+		{ref, true},
+		{`{"__args__":[` + ref + `],"__kwargs__":{}}`, true},
+		{`{"doc":{` + strings.Repeat(" ", 100) + ref[1:] + `}`, true},
+		{`{"doc":"$asset"}`, false},
+		{`{"doc":{"$assets":{}, "asset":"\u0024asset"}}`, false},
+	} {
+		_, err := p.Preview(t.Context(), capability.Call{Input: json.RawMessage(c.input)})
+		sent = 0
+		_, called := r.call("f", c.input, nil)
+		for step, err := range map[string]error{"Preview": err, "Invoke": called} {
+			if refused := capability.CodeOf(err) == capability.CodeInvalidInput && err != nil; refused != c.refused {
+				t.Errorf("%s(%.200s) = %v, want invalid_input: %v", step, c.input, err, c.refused)
+			}
+		}
+		if want := map[bool]int{true: 0, false: 1}[c.refused]; sent != want {
+			t.Errorf("%.200s: %d calls reached the node, want %d", c.input, sent, want)
+		}
+	}
+}

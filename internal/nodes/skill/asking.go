@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
@@ -40,8 +41,11 @@ type Question struct {
 	Capabilities []QuestionCapability `json:"capabilities"`
 	Code         []QuestionCode       `json:"code"`
 	ExpiresAt    time.Time            `json:"expires_at"`
-	// Call is true for a question about one call of an installed capability.
-	Call bool `json:"call,omitzero"`
+	// Call is true for a question about one call of an installed capability, by Caller and with the whole
+	// Arguments.
+	Call      bool            `json:"call,omitzero"`
+	Caller    string          `json:"caller,omitzero"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
 // QuestionCapability is a capability that needs consent.
@@ -136,10 +140,21 @@ func About(c *payload.Capability) QuestionCapability {
 	return QuestionCapability{c.Alias, c.FunctionName, cmp.Or(c.Effect, wire.EffectExecute), c.Metadata}
 }
 
-// EachCall asks the owner before each call.
+// EachCall asks the owner before each call. One whose arguments are too large to be shown is refused.
 func (a *Asker) EachCall(skill, digest string, c payload.Capability, handle functions.Handler) functions.Handler {
 	return func(ctx context.Context, call functions.Call) (json.RawMessage, error) {
-		q := Question{SkillName: skill, SHA256: digest, Capabilities: []QuestionCapability{About(&c)}, Code: []QuestionCode{}, Call: true}
+		args, err := jsonx.Marshal(call.Args)
+		if err != nil {
+			return nil, err
+		}
+		if len(args) > maxAsked {
+			return nil, wire.Errorf(wire.ReasonConsentDenied, "the device's owner must agree to each call of %s, and cannot be shown %d bytes of "+
+				"arguments, more than %d", c.Alias, len(args), maxAsked)
+		}
+		q := Question{
+			SkillName: skill, SHA256: digest, Capabilities: []QuestionCapability{About(&c)}, Code: []QuestionCode{}, Call: true,
+			Caller: call.Caller, Arguments: args,
+		}
 		if _, err := a.Ask(ctx, q, 0, call.Caller); err != nil {
 			return nil, err
 		}

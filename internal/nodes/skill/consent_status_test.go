@@ -114,6 +114,9 @@ func TestConsentForEveryCall(t *testing.T) {
 	same(t, "denied", r.answers("f.a"), wire.ReasonConsentDenied)
 	q := o.questions()
 	same(t, "questions", []any{len(q), q[0].Call, q[0].Capabilities[0].Alias}, []any{2, true, "a"})
+	if q[0].Caller == "" || !json.Valid(q[0].Arguments) {
+		t.Errorf("the question is %+v, want its caller and arguments", q[0])
+	}
 }
 
 type silent struct{ wait time.Duration }

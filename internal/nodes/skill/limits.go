@@ -17,5 +17,8 @@ const (
 // maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
 const maxFile = 64 << 20
 
+// maxAsked bounds the arguments, in bytes, of a call that the owner is asked about.
+const maxAsked = 64 << 10
+
 // maxCommits is the number of times that a change of the functions is tried beside others.
 const maxCommits = 10

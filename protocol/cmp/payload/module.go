@@ -42,7 +42,10 @@ func readModule(raw json.RawMessage) (Module, error) {
 	if m.Language == "" {
 		m.Language = DefaultLanguage
 	}
-	return m, nil
+	if err := printable("module_id", m.ModuleID); err != nil {
+		return Module{}, err
+	}
+	return m, printable("language", m.Language)
 }
 
 // Source is a checked module. Code is nil while the code is in an asset.

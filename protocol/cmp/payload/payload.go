@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -202,6 +203,21 @@ func (p *Payload) header(d *document) error {
 		return cmp.Errorf(cmp.ReasonTooLarge, "requires and permissions have at most %d items", maxItems)
 	case len(p.Namespace) > cmp.MaxFunction:
 		return invalid("the namespace has more than %d bytes", cmp.MaxFunction)
+	}
+	for _, permission := range p.Permissions {
+		if err := printable("a permission", permission); err != nil {
+			return err
+		}
+	}
+	return printable("the publisher", p.Publisher)
+}
+
+// printable returns invalid_payload for a text that the device's owner is shown unless it is short and
+// without control and format characters, with which it could forge other lines of the question.
+func printable(what, s string) error {
+	hidden := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+	if len(s) > cmp.MaxFunction || strings.ContainsFunc(s, hidden) {
+		return invalid("%s has more than %d bytes or a control character: %.80q", what, cmp.MaxFunction, s)
 	}
 	return nil
 }

@@ -396,3 +396,26 @@ func FuzzScenario57Decode(f *testing.F) {
 		_, _ = p.Sources(cmp.DefaultLimits())
 	})
 }
+
+// TestTextsForTheOwnerAreOneLine holds that a skill cannot forge lines of the question to the device's owner.
+func TestTextsForTheOwnerAreOneLine(t *testing.T) {
+	t.Parallel()
+	module := func(member, text string) json.RawMessage {
+		return with(map[string]any{"runtime_modules": []any{map[string]any{"module_id": "m", "source": "x", member: text}}})
+	}
+	for name, of := range map[string]func(string) json.RawMessage{
+		"publisher":   func(s string) json.RawMessage { return with(map[string]any{"publisher": s}) },
+		"permissions": func(s string) json.RawMessage { return with(map[string]any{"permissions": []string{"fine", s}}) },
+		"module_id":   func(s string) json.RawMessage { return module("module_id", s) },
+		"language":    func(s string) json.RawMessage { return module("language", s) },
+	} {
+		for _, text := range []string{"a\nb", "a\rb", "a\x1b[2Kb", "a\u202eb", "a\u200bb", "a\u2028b", strings.Repeat("x", 201)} {
+			if _, err := payload.Decode(of(text), limit); reason(err) != cmp.ReasonPayload {
+				t.Errorf("Decode(%s %.20q) = %v, want reason %s", name, text, err, cmp.ReasonPayload)
+			}
+		}
+		if _, err := payload.Decode(of("Ünïcode, ルビー ✓"), limit); err != nil {
+			t.Errorf("Decode(%s of printable text) = %v, want no error", name, err)
+		}
+	}
+}

@@ -5,12 +5,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -26,18 +28,12 @@ const (
 func (b *Broker) answerCallouts(ctx context.Context) error {
 	places := make(chan struct{}, callouts)
 	sub, err := b.own.NATS().QueueSubscribe(calloutSubject, "gateways", func(m *nats.Msg) {
-		select {
-		case places <- struct{}{}:
-		case <-b.ctx.Done():
-			return
-		}
 		if !b.enter() {
 			return
 		}
 		go func() {
 			defer b.wg.Done()
-			defer func() { <-places }()
-			b.answer(m)
+			b.answer(m, places)
 		}()
 	})
 	if err != nil {
@@ -69,8 +65,11 @@ func (b *Broker) leaveCallouts() {
 }
 
 // answer authorises the session of one request and sends the signed answer; a refusal and
-// its reason are logged here only.
-func (b *Broker) answer(m *nats.Msg) {
+// its reason are logged here only. A session that could not be judged is disconnected without an
+// answer, so that its client tries again: the server itself would refuse one whose answer is late.
+func (b *Broker) answer(m *nats.Msg, places chan struct{}) {
+	ctx, cancel := context.WithTimeout(b.ctx, authorizeTimeout) // from the receipt, because the server's time has begun
+	defer cancel()
 	ask, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
 	if err != nil {
 		b.cfg.Logger.Warn("a server's question who may come in cannot be read", "err", err)
@@ -78,7 +77,14 @@ func (b *Broker) answer(m *nats.Msg) {
 	}
 	says := jwt.NewAuthorizationResponseClaims(ask.UserNkey)
 	says.Audience = ask.Server.ID
-	if says.Jwt, err = b.authorize(ask); err != nil {
+	if says.Jwt, err = b.authorize(ctx, ask, places); err != nil && !refuses(err) {
+		b.cfg.Logger.Info("a session could not be judged and has to try again", "name", clip(ask.ConnectOptions.Name), "err", err)
+		if err := b.Disconnect(b.ctx, fmt.Sprintf("%s.%d", ask.Server.ID, ask.ClientInformation.ID)); err != nil {
+			b.cfg.Logger.Debug("a session that could not be judged was not disconnected", "err", err)
+		}
+		return
+	}
+	if err != nil {
 		says.Error = "refused"
 		b.cfg.Logger.Info("a session was refused", "name", clip(ask.ConnectOptions.Name), "address", ask.ClientInformation.Host, "err", err)
 	}
@@ -92,20 +98,30 @@ func (b *Broker) answer(m *nats.Msg) {
 	}
 }
 
+// refuses reports whether an error of authorize is a decision, which is the same on the next try.
+func refuses(err error) bool {
+	return slices.Contains([]capability.Code{
+		capability.CodeUnauthenticated, capability.CodeDenied, capability.CodeConflict, capability.CodeInvalidInput,
+	}, capability.CodeOf(err))
+}
+
 func clip(s string) string { return s[:min(len(s), 128)] }
 
-// authorize returns a session's permissions as a signed JWT for the server, or the error
-// that refuses it.
-func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) {
+// authorize returns a session's permissions as a signed JWT for the server, or why it has none.
+func (b *Broker) authorize(ctx context.Context, ask *jwt.AuthorizationRequestClaims, places chan struct{}) (string, error) {
 	if b.cfg.Authorize == nil {
-		return "", errors.New("no client is let in")
+		return "", messaging.ErrRefused(errors.New("no client is let in"))
 	}
 	cred, err := proven(ask)
 	if err != nil {
-		return "", err
+		return "", messaging.ErrRefused(err)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, authorizeTimeout)
-	defer cancel()
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	id, err := b.cfg.Authorize(ctx, cred)
 	if err != nil {
 		return "", err

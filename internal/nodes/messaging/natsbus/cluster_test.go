@@ -232,9 +232,6 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	began := time.Now()
 	wrote := seen(ctx, t, changes, "after", func() (uint64, error) { return table.Put(ctx, "after", nil) })
 	t.Logf("written %s, told %s after the loss of a server", wrote, time.Since(began))
-	if told := time.Since(began) - wrote; told > 2*time.Second {
-		t.Errorf("a change was told %s after it had been written; want told at most 2 * time.Second", told)
-	}
 	again := eventsOf(t, two.Conn())
 	if err := two.own.NATS().ForceReconnect(); err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 		select {
 		case text := <-errs:
 			return text
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s was not refused", what)
 			return what
 		}
@@ -394,4 +394,32 @@ func TestASessionHoldsItsTurnOnlyUntilItIsLetIn(t *testing.T) {
 	late := come("n2")
 	<-b.opening
 	connected(late)
+}
+
+// TestAFloodOfOneSessionIsSlowed holds that a session cannot send messages faster than the gateway's queues,
+// which all nodes share, are read.
+func TestAFloodOfOneSessionIsSlowed(t *testing.T) {
+	t.Parallel()
+	b := embed(t, anybody)
+	dial := dialer(t, serveWeb(t, b))
+	const burst, perSecond = 4000, 80_000
+	const messages, minDelay = burst + perSecond/2, 450 * time.Millisecond
+	conn, err := dial(t.Context(), options("flood"))
+	if err != nil {
+		t.Fatalf("dialing: got %v, want no error", err)
+	}
+	defer conn.Close()
+	await(t, eventsOf(t, conn), messaging.Connected)
+	began := time.Now()
+	for range messages {
+		if err := conn.Publish(t.Context(), messaging.Message{Subject: "v1.gw.flood.beat", Data: []byte("{}")}); err != nil {
+			t.Fatalf("publishing a heartbeat: got %v, want no error", err)
+		}
+	}
+	if err := conn.Flush(t.Context()); err != nil {
+		t.Fatalf("flushing: got %v, want no error", err)
+	}
+	if took := time.Since(began); took < minDelay {
+		t.Errorf("%d messages took %v, want at least %v", messages, took, minDelay)
+	}
 }

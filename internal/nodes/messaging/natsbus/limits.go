@@ -22,7 +22,7 @@ const (
 
 // Limits of callout.go.
 const (
-	// authorizeTimeout is how long an Authorizer may take.
+	// authorizeTimeout is how long an answer may take: less than the servers wait for it.
 	authorizeTimeout = 2 * time.Second
 	// leaveTimeout bounds leaveCallouts.
 	leaveTimeout = time.Second
@@ -62,6 +62,13 @@ const (
 	// maxFrame is the largest WebSocket message that is taken from a node; a
 	// NATS message may be spread over several.
 	maxFrame = 4 << 20
+	// maxLines is how many lines of the protocol a node may send in a second: 80,000
+	// messages, more than the answers of one node to calls, or 160 MiB. burstLines are
+	// the 4,000 messages that fit into a queue of the gateway. lineSize is the
+	// number of bytes that counts as a line.
+	maxLines   = 160_000
+	burstLines = 8_000
+	lineSize   = 1 << 10
 	// writeTimeout is how long a node may take to accept what is sent to it.
 	writeTimeout = 10 * time.Second
 	// openTimeout is how long a session waits for its turn: less than dialTimeout.

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
@@ -141,6 +143,7 @@ func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
 // borrows its buffer only while there is something to copy: most sessions are
 // idle most of the time.
 func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) (node bool) {
+	to := &towards{ctx: ctx, link: link, limit: rate.NewLimiter(maxLines, burstLines)}
 	for {
 		kind, r, err := ws.Reader(ctx)
 		if err != nil || kind != websocket.MessageBinary {
@@ -150,7 +153,6 @@ func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn)
 		if buf == nil {
 			buf = new([chunk]byte)
 		}
-		to := &towards{link: link}
 		_, err = io.CopyBuffer(to, r, buf[:])
 		b.buffers.Put(buf)
 		if err != nil {
@@ -160,13 +162,21 @@ func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn)
 }
 
 // towards is the server's side of a session: it knows which side of a copy
-// failed, and keeps io.CopyBuffer to its buffer.
+// failed, keeps io.CopyBuffer to its buffer, and slows a node that floods the
+// gateway's queues, which all nodes share.
 type towards struct {
+	ctx    context.Context //nolint:containedctx // Write has none
 	link   net.Conn
+	limit  *rate.Limiter
 	failed bool
 }
 
 func (t *towards) Write(p []byte) (int, error) {
+	// A message is two lines, and large ones cost by their size.
+	lines := bytes.Count(p, []byte{'\n'}) + len(p)/lineSize
+	if err := t.limit.WaitN(t.ctx, min(lines, burstLines)); err != nil {
+		return 0, err
+	}
 	n, err := t.link.Write(p)
 	t.failed = t.failed || err != nil
 	return n, err
