@@ -30,7 +30,8 @@ type asked struct {
 }
 
 // ask answers a text with the agent, or returns the state of an earlier run. A run that waits for an
-// approval is not waited for.
+// approval is not waited for. An assistant or a task agent gives the agent no work: a text that it
+// read could otherwise begin a run that does not count as tainted.
 func (s *Service) ask(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var in struct {
 		Text    string `json:"text"`
@@ -40,6 +41,10 @@ func (s *Service) ask(ctx context.Context, c capability.Call) (capability.Result
 	if err := jsonx.Unmarshal(c.Input, &in); err != nil || (in.Text == "") == (in.Run == "") {
 		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "chat.ask",
 			"chat.ask takes a text, or the run of an earlier answer")
+	}
+	if in.Text != "" && c.Principal.OnBehalfOf != "" {
+		return capability.Result{}, capability.Errorf(capability.CodeDenied, "chat.ask",
+			"%s acts on behalf of %s, so it begins no run of the agent", c.Principal.ID, c.Principal.OnBehalfOf)
 	}
 	if in.Text != "" {
 		reply, err := s.chat.Say(ctx, engine.Message{

@@ -153,10 +153,15 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 // openAgent opens the agent. It does not work before Run.
-func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
+func (s *Service) openAgent(ctx context.Context, journal *agentsql.Store) error {
+	var leases agent.Leases
+	if s.cfg.Store.Shared() {
+		leases = journal
+	}
 	budget := s.cfg.Agent.Budget
 	s.agent = agent.New(agent.Config{
 		Model: s.cfg.Models.Large, Small: s.cfg.Models.Small, Path: s.cfg.Engine, Policy: s.cfg.Policy, Tasks: s.cfg.Tasks, Journal: journal,
+		Leases:  leases,
 		Deliver: s.deliver,
 		Memory:  s.cfg.Agent.Memory == config.On, Evaluators: s.cfg.Agent.Evaluators == config.On,
 		Outlook: func(ctx context.Context, person capability.Principal) (string, error) {
@@ -179,6 +184,13 @@ func (s *Service) openAgent(ctx context.Context, journal agent.Journal) error {
 	})
 	s.cfg.Tasks.Carry(tasks.KindTurn, s.agent)
 	return s.agent.Open(ctx)
+}
+
+// Noted makes the agent read what other gateways ask of this one. It never blocks.
+func (s *Service) Noted() {
+	if s.agent != nil {
+		s.agent.Noted()
+	}
 }
 
 // thousandths returns a configured cost in the unit of [modelwire.Usage].

@@ -209,7 +209,7 @@ func (e *Engine) make(ctx context.Context, r *run, agent *compile.Agent, permitt
 		if approval, _ := failure.Details["approval"].(string); approval != "" && a.call.asks < maxAsks {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindParked, parked{a.index, approval, reply.Capability}})
+			return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kind: kindParked, doc: parked{a.index, approval, reply.Capability}})
 		}
 	}
 	out := result{Call: a.index, Text: resultText(reply, failure), Failed: failure != nil, Error: failure, Tainted: true}
@@ -256,10 +256,10 @@ func (e *Engine) count(r *run) (ok bool) {
 func (e *Engine) store(ctx context.Context, r *run, out result, more *tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entries := []entry{{kindResult, out}}
+	entries := []entry{{kind: kindResult, doc: out}}
 	if more != nil && len(r.conv.tools) < maxTools+maxDescribed &&
 		!slices.ContainsFunc(r.conv.tools, func(t tool) bool { return t.Name == more.Name }) {
-		entries = append(entries, entry{kindTools, []tool{*more}})
+		entries = append(entries, entry{kind: kindTools, doc: []tool{*more}})
 	}
 	return e.save(context.WithoutCancel(ctx), r, r.conv, entries...)
 }

@@ -8,10 +8,15 @@
 // run continues from its records: the model is asked again if its answer was not stored, a read is
 // repeated, and any other call is sent again with the same idempotency key, so that it is
 // made at most once. A run that waits for an approval has no goroutine and no connection.
+//
+// Gateways that share a journal each carry their own runs. Each keeps a lease; if it ends, because the
+// gateway died or was cut off, another one takes its runs ([Leases]). A gateway that returns can write
+// nothing more into them.
 package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -56,6 +61,7 @@ type Run struct {
 	Person     string // id of the principal that wrote the message
 	Session    string // the conversation
 	Gateway    string // the process that carries it
+	Term       int64  // counts how often another gateway took the run
 	State      State
 	Approvals  []string // that a waiting run waits for
 	Error      *capability.Error
@@ -71,10 +77,16 @@ type Run struct {
 	Route *capability.Route
 }
 
-// Journal stores runs and their records. A run has one writer at a time.
+// ErrTaken is the error for a run that another gateway carries now.
+var ErrTaken = errors.New("another gateway has taken the run")
+
+// Journal stores runs and their records. A run has one writer at a time: Run.Gateway, in its Term.
 type Journal interface {
+	// Begin stores a new run and its records. If the conversation has a run that has not ended, it
+	// returns that one instead, and ok is false.
+	Begin(ctx context.Context, r Run, records ...Record) (other Run, ok bool, err error)
 	// Save stores the run, appends the records, and adds to what the person used on the run's last day,
-	// in one transaction.
+	// in one transaction. It stores nothing and returns ErrTaken if the gateway does not carry the run.
 	Save(ctx context.Context, r Run, used Used, records ...Record) error
 	// Usage returns what persons used on days from one to another (2006-01-02), both inclusive, the
 	// latest day first. An empty person means all.
@@ -83,7 +95,8 @@ type Journal interface {
 	Run(ctx context.Context, id string) (Run, error)
 	// Runs returns the runs that q selects, the newest first, and the cursor of the next page.
 	Runs(ctx context.Context, q Query) (list []Run, next string, err error)
-	// Open returns the runs of a gateway that have not ended.
+	// Open returns the runs of a gateway that have not ended; where no gateways share the journal, all
+	// that have not ended, which then belong to this one.
 	Open(ctx context.Context, gateway string) ([]Run, error)
 	// Records returns the records of a run, in order.
 	Records(ctx context.Context, run string) ([]Record, error)
@@ -98,9 +111,46 @@ type Query struct {
 	Person  string
 	Session string
 	State   State
+	Open    bool   // only runs that have not ended
 	Limit   int    // 1 to 100; 0: 50
 	Cursor  string // of the page before
 }
+
+// Leases is what gateways that share a [Journal] have in common. Times are those of the database.
+type Leases interface {
+	// Hold extends the lease of a gateway. lapsed is true if the gateway had none, so that its runs may
+	// have been taken.
+	Hold(ctx context.Context, gateway string, lease time.Duration) (lapsed bool, err error)
+	// Take gives the runs of all gateways whose lease has ended to another, and returns them.
+	Take(ctx context.Context, gateway string) ([]Run, error)
+	// Post leaves a note for the gateway that carries a run.
+	Post(ctx context.Context, n Note) (id int64, err error)
+	// Notes returns the notes about the open runs of a gateway, the oldest first.
+	Notes(ctx context.Context, gateway string) ([]Note, error)
+	// Posted reports whether a note has not been removed.
+	Posted(ctx context.Context, id int64) (bool, error)
+	// Withdraw removes a note. ok is false if it was removed before.
+	Withdraw(ctx context.Context, id int64) (ok bool, err error)
+}
+
+// Note is what a gateway asks of the one that carries a run.
+type Note struct {
+	ID   int64    `json:"-"`
+	Run  string   `json:"-"`
+	Kind NoteKind `json:"kind"`
+	Text string   `json:"text,omitzero"` // of a message
+	Key  string   `json:"key,omitzero"`  // see [Message]
+}
+
+// NoteKind is the kind of a note.
+type NoteKind string
+
+// The kinds of notes.
+const (
+	NoteMessage NoteKind = "message" // of the person
+	NoteCancel  NoteKind = "cancel"
+	NoteDecided NoteKind = "decided" // an approval that the run waits for
+)
 
 // Model is a language model; [llm.Model] implements it.
 type Model interface {
@@ -129,6 +179,10 @@ type Policy interface {
 type Tasks interface {
 	OpenTurn(ctx context.Context, owner, conversation string) (tasks.Task, error)
 	Move(ctx context.Context, id string, to tasks.Movement) (bool, error)
+	// TakeTurns registers the tasks of runs that this gateway carries from now on, and ReleaseTurn
+	// forgets that of a run that it does not carry any more.
+	TakeTurns(ctx context.Context, ids []string) error
+	ReleaseTurn(id string)
 }
 
 // Budget bounds one run, and with Day what one person uses on one day. A limit of tokens or cost of 0
@@ -155,7 +209,7 @@ type Day struct {
 	Used
 }
 
-// Config configures an Engine. All fields but Small, Outlook, Within, ReadOnly, Publish, Logger and
+// Config configures an Engine. All fields but Small, Leases, Outlook, Within, ReadOnly, Publish, Logger and
 // Now are required.
 type Config struct {
 	Model Model
@@ -165,6 +219,8 @@ type Config struct {
 	Policy  Policy
 	Tasks   Tasks
 	Journal Journal
+	// Leases is nil if no other gateway shares the journal.
+	Leases Leases
 	// Deliver stores the reply of a run in its conversation and returns the number of the
 	// message. It stores one message for a run, however often it is called.
 	Deliver func(ctx context.Context, r Run, o Outcome) (message int64, err error)
@@ -227,7 +283,7 @@ type Message struct {
 	Text    string
 	System  string // the prompt's first part
 	Turns   []Turn // the conversation so far, with the message at its end
-	// Tainted is set if Turns contain text that neither the person nor the operator wrote.
+	// Tainted is set if Text or Turns contain text that neither the person nor the operator wrote.
 	Tainted bool
 	Route   *capability.Route // see Run
 	// Key identifies the message where it came from, or "". Again is set if an earlier process may

@@ -63,6 +63,8 @@ type noTasks struct{}
 func (noTasks) OpenTurn(context.Context, string, string) (tasks.Task, error) {
 	return tasks.Task{ID: tasks.NewID()}, nil
 }
+func (noTasks) TakeTurns(context.Context, []string) error                  { return nil }
+func (noTasks) ReleaseTurn(string)                                         {}
 func (noTasks) Move(context.Context, string, tasks.Movement) (bool, error) { return true, nil }
 
 // caller calls one tool a number of times, each time with another argument.
@@ -87,17 +89,25 @@ func (c *caller) Exchange(_ context.Context, req modelwire.Request, _ func(model
 	}}, Stop: modelwire.StopCalls}, nil
 }
 
-func opened(tb testing.TB, c agent.Config) *agent.Engine {
+// openJournal returns an empty journal.
+func openJournal(tb testing.TB) *agentsql.Store {
 	tb.Helper()
 	db, err := store.Open(tb.Context(), filepath.Join(tb.TempDir(), "junctor.db"))
 	if err != nil {
 		tb.Fatalf("open: got %v, want no error", err)
 	}
 	tb.Cleanup(func() { _ = db.Close() })
+	journal, err := agentsql.Open(tb.Context(), db)
+	if err != nil {
+		tb.Fatalf("open: got %v, want no error", err)
+	}
+	return journal
+}
+
+func opened(tb testing.TB, c agent.Config) *agent.Engine {
+	tb.Helper()
 	if c.Journal == nil {
-		if c.Journal, err = agentsql.Open(tb.Context(), db); err != nil {
-			tb.Fatalf("open: got %v, want no error", err)
-		}
+		c.Journal = openJournal(tb)
 	}
 	c.Tasks, c.Gateway = noTasks{}, "g"
 	c.Deliver = func(context.Context, agent.Run, agent.Outcome) (int64, error) { return 1, nil }
@@ -182,15 +192,7 @@ func run(tb testing.TB, e *agent.Engine) {
 // them starts and looks for decisions.
 func BenchmarkParked(b *testing.B) {
 	const runs = 10_000
-	db, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "junctor.db"))
-	if err != nil {
-		b.Fatalf("open: got %v, want no error", err)
-	}
-	b.Cleanup(func() { _ = db.Close() })
-	journal, err := agentsql.Open(b.Context(), db)
-	if err != nil {
-		b.Fatalf("open: got %v, want no error", err)
-	}
+	journal := openJournal(b)
 	var pending []policy.Approval
 	for i := range runs {
 		id := fmt.Sprintf("apr_%024d", i)

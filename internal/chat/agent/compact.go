@@ -136,5 +136,5 @@ func (e *Engine) compact(ctx context.Context, r *run) error {
 		_, source = r.conv.compaction(n, maxArgument, maxExtract)
 		out.Text, out.Extract = text.ClipBytes(source, maxSummary), true
 	}
-	return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindCompacted, out})
+	return e.save(context.WithoutCancel(ctx), r, r.conv, entry{kind: kindCompacted, doc: out})
 }

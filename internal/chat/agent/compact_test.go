@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/chat/agent"
-	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
-	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/protocol/modelwire"
 )
 
@@ -49,15 +46,7 @@ func TestALongRunIsCompacted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
-			if err != nil {
-				t.Fatalf("open: got %v, want no error", err)
-			}
-			t.Cleanup(func() { _ = db.Close() })
-			journal, err := agentsql.Open(t.Context(), db)
-			if err != nil {
-				t.Fatalf("open: got %v, want no error", err)
-			}
+			journal := openJournal(t)
 			var bodies [][]byte
 			model := &caller{tool: "look", steps: 40, asked: func(r modelwire.Request) {
 				body, err := modelwire.OpenAIChat.Encode(r)

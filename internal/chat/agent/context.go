@@ -393,7 +393,7 @@ func (e *Engine) compose(ctx context.Context, r *run, who capability.Principal) 
 		r.conv.context = &add
 		return nil
 	}
-	entries := []entry{{kindContext, add}}
+	entries := []entry{{kind: kindContext, doc: add}}
 	if plan != nil {
 		if len(r.conv.early) > 0 { // the person wrote more, which the plan does not consider
 			plan.NeedsTool, plan.Preempt, plan.Decision = true, nil, eliza.Respond

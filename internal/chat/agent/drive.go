@@ -165,7 +165,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		}
 		r.mu.Lock()
 		if len(tools) > 0 {
-			first = append(first, entry{kindTools, tools})
+			first = append(first, entry{kind: kindTools, doc: tools})
 		}
 	}
 	note := e.limit(r)
@@ -173,7 +173,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 		note = final(today)
 	}
 	r.asks()
-	err = e.save(ctx, r, r.conv, append(first, entry{kindAsked, asked{Step: len(r.conv.steps), Final: note != "", Note: note}})...)
+	err = e.save(ctx, r, r.conv, append(first, entry{kind: kindAsked, doc: asked{Step: len(r.conv.steps), Final: note != "", Note: note}})...)
 	req := r.conv.request(note != "", note)
 	r.live = liveText{seq: r.row.Seq, before: r.conv.text}
 	r.mu.Unlock()
@@ -212,7 +212,7 @@ func (e *Engine) ask(ctx context.Context, r *run, who capability.Principal) erro
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.consumes(reply.Usage)
-	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindAnswered, doc})
+	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kind: kindAnswered, doc: doc})
 	r.live = liveText{}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/chat/agent/eliza"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
@@ -34,8 +35,11 @@ type Engine struct {
 	ctx    context.Context // of all work
 	stop   context.CancelCauseFunc
 	work   sync.WaitGroup
-	places chan struct{}
+	places *queue.Shares // of work, by person
 	items  atomic.Pointer[items]
+	noted  chan struct{} // capacity 1: another gateway left a note
+	// astray is set if a run could not be stored, which therefore is not in runs, but has not ended.
+	astray atomic.Bool
 
 	mu     sync.Mutex
 	closed bool
@@ -52,7 +56,9 @@ type run struct {
 	// cancel ends the work; nil while no goroutine carries the run.
 	cancel context.CancelCauseFunc
 	// again is set if something happened that a goroutine which is about to leave has to see.
-	again     bool
+	again bool
+	// gone is set once this process does not carry the run any more, though it has not ended.
+	gone      bool
 	followers map[*Follower]struct{}
 	live      liveText
 	used      Used // that is not stored yet
@@ -70,7 +76,7 @@ func New(cfg Config) *Engine {
 		cfg.Publish = func(Run) {}
 	}
 	e := &Engine{
-		cfg: cfg, places: make(chan struct{}, maxActive),
+		cfg: cfg, places: queue.NewShares(maxActive, maxActiveOf), noted: make(chan struct{}, 1),
 		runs: make(map[string]*run), of: make(map[[2]string]*run), parked: make(map[string]*run),
 	}
 	e.ctx, e.stop = context.WithCancelCause(context.Background())
@@ -79,33 +85,40 @@ func New(cfg Config) *Engine {
 
 // Open registers the runs that an earlier process of this gateway did not end. Run continues them.
 func (e *Engine) Open(ctx context.Context) error {
-	left, err := e.cfg.Journal.Open(ctx, e.cfg.Gateway)
-	if err != nil {
+	fail := func(err error) error {
 		return capability.Wrap(capability.CodeFailed, "agent.open", "the runs of the agent cannot be read", err)
 	}
-	for _, row := range left {
-		r := e.register(row)
-		e.wait(r, row.Approvals)
+	if e.cfg.Leases != nil {
+		if _, err := e.cfg.Leases.Hold(ctx, e.cfg.Gateway, leaseTTL); err != nil {
+			return fail(err)
+		}
+	}
+	left, err := e.cfg.Journal.Open(ctx, e.cfg.Gateway)
+	if err == nil {
+		_, err = e.adopt(ctx, left)
+	}
+	if err != nil {
+		return fail(err)
 	}
 	return nil
 }
 
-// Run continues the runs of an earlier process, looks for decisions whose notice was lost, and
-// removes old runs, until ctx ends.
+// Run continues the runs of an earlier process, looks for decisions whose notice was lost, removes old
+// runs, and takes those of gateways that died, until ctx ends.
 func (e *Engine) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	if e.cfg.Leases != nil {
+		e.renew(ctx) // the start may have taken longer than the lease
+		work.Go(func() { e.hold(ctx) })
+		work.Go(func() { e.answerNotes(ctx) })
+	}
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	e.mu.Lock()
 	left := slices.Collect(maps.Values(e.runs))
 	e.mu.Unlock()
-	for _, r := range left {
-		r.mu.Lock()
-		works := r.row.State == Working
-		r.mu.Unlock()
-		if works {
-			e.wake(r)
-		}
-	}
+	e.resume(left)
 	e.Sweep(ctx) // what was decided while no process carried the runs
 	for {
 		select {
@@ -228,7 +241,7 @@ func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 		}
 		if r := e.of[key]; r != nil {
 			e.mu.Unlock()
-			if f, ok, err := e.guide(ctx, r, m); ok || err != nil {
+			if f, ok, err := e.guide(ctx, r, m, 0); ok || err != nil {
 				return f, err
 			}
 			continue // it has ended meanwhile
@@ -237,14 +250,19 @@ func (e *Engine) Send(ctx context.Context, m Message) (*Follower, error) {
 		r.mu.Lock() // a second message waits until the run is stored
 		e.of[key] = r
 		e.mu.Unlock()
-		f, err := e.begin(ctx, r, m)
+		f, other, err := e.begin(ctx, r, m)
 		r.mu.Unlock()
-		if err != nil {
-			e.unregister(r)
-			return nil, err
+		if f != nil {
+			e.wake(r)
+			return f, nil
 		}
-		e.wake(r)
-		return f, nil
+		e.unregister(r)
+		if err == nil {
+			f, err = e.pass(ctx, other, m)
+		}
+		if f != nil || err != nil {
+			return f, err
+		}
 	}
 }
 
@@ -267,48 +285,69 @@ func (e *Engine) taken(ctx context.Context, m Message) (bool, error) {
 	return false, err
 }
 
-// begin stores a new run. The caller holds r.mu.
-func (e *Engine) begin(ctx context.Context, r *run, m Message) (*Follower, error) {
+// begin stores a new run. If the conversation has a run that this process does not carry, it returns that
+// one. The caller holds r.mu.
+func (e *Engine) begin(ctx context.Context, r *run, m Message) (f *Follower, other Run, err error) {
 	r.row.State = Failed // until it is stored
+	if e.cfg.Leases != nil {
+		if other, found, err := e.current(ctx, m.Person.ID, m.Session); found || err != nil {
+			return nil, other, err
+		}
+	}
 	if why, err := e.spent(ctx, m.Person.ID); err != nil || why != "" {
 		if err == nil {
 			err = capability.Errorf(capability.CodeOverloaded, "agent", "the agent answers you again tomorrow (UTC): %s", why).
 				With(reasonBudget, "an operator raises it with agent.budget.day")
 		}
-		return nil, err
+		return nil, other, err
 	}
 	task, err := e.cfg.Tasks.OpenTurn(ctx, m.Person.ID, m.Session)
 	if err != nil {
-		return nil, err
+		return nil, other, err
 	}
 	now := e.cfg.Now().UTC()
 	r.row = Run{ID: task.ID, Person: m.Person.ID, Session: m.Session, Gateway: e.cfg.Gateway, State: Working, Created: now, Updated: now}
 	r.row.Route = m.Route
 	ctx = context.WithoutCancel(ctx)
-	first := started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted, m.Key}
-	if err := e.save(ctx, r, nil, entry{kindStarted, first}); err != nil {
-		_, err2 := e.cfg.Tasks.Move(ctx, task.ID, tasks.Movement{State: tasks.Failed, Error: capability.AsError(err)})
-		r.row.State = Failed
-		return nil, errors.Join(err, err2)
-	}
+	row, records, err := e.records(r.row, entry{kind: kindStarted, doc: started{m.Person.ID, m.Session, m.System, m.Turns, m.Tainted, m.Key}})
+	stored := false
 	e.mu.Lock()
-	e.runs[task.ID] = r
+	e.runs[task.ID] = r // before it is stored, so that reconcile does not adopt it
 	e.mu.Unlock()
-	return e.follow(r), nil
+	if err == nil {
+		other, stored, err = e.cfg.Journal.Begin(ctx, row, records...)
+	}
+	if !stored {
+		r.row.State = Failed
+		end := tasks.Movement{State: tasks.Cancelled, Status: "the conversation had a run already"}
+		if err != nil {
+			err = capability.AsError(err)
+			end = tasks.Movement{State: tasks.Failed, Error: capability.AsError(err)}
+		}
+		_, err2 := e.cfg.Tasks.Move(ctx, task.ID, end)
+		return nil, other, errors.Join(err, err2)
+	}
+	r.row = row
+	return e.follow(r), other, nil
 }
 
-// guide adds a message to a run. ok is false if the run has ended meanwhile.
-func (e *Engine) guide(ctx context.Context, r *run, m Message) (f *Follower, ok bool, err error) {
+// guide adds a message to a run. ok is false if the run has ended meanwhile, or was taken. note is the
+// note that the message came with, or 0.
+func (e *Engine) guide(ctx context.Context, r *run, m Message, note int64) (f *Follower, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.row.State.Ended() {
+	if r.row.State.Ended() || r.gone {
 		return nil, false, nil
 	}
-	if r.row.Seq >= maxRecords {
-		return nil, false, capability.Errorf(capability.CodeOverloaded, "agent", "the run %s takes no more messages before it has ended",
-			r.row.ID).With("queue_full", "wait for its reply, or stop it with /stop")
+	if err := full(r.row); err != nil {
+		return nil, false, err
 	}
-	if err := e.save(context.WithoutCancel(ctx), r, r.conv, entry{kindGuidance, guidance{m.Text, m.Key}}); err != nil {
+	err = e.save(context.WithoutCancel(ctx), r, r.conv, entry{kind: kindGuidance, doc: guidance{m.Text, m.Key, m.Tainted}, note: note})
+	if errors.Is(err, ErrTaken) {
+		e.lose(r)
+		return nil, false, nil
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	f = e.follow(r)
@@ -318,13 +357,25 @@ func (e *Engine) guide(ctx context.Context, r *run, m Message) (f *Follower, ok 
 	return f, true, nil
 }
 
+// full returns an error if a run takes no more messages.
+func full(row Run) error {
+	if row.Seq < maxRecords {
+		return nil
+	}
+	return capability.Errorf(capability.CodeOverloaded, "agent", "the run %s takes no more messages before it has ended", row.ID).
+		With("queue_full", "wait for its reply, or stop it with /stop")
+}
+
 // Decided wakes the run that waits for an approval. It never blocks.
 func (e *Engine) Decided(approval string) {
 	e.mu.Lock()
 	r := e.parked[approval]
 	e.mu.Unlock()
-	if r != nil {
+	switch {
+	case r != nil:
 		e.wake(r)
+	case e.cfg.Leases != nil:
+		e.later("", func(ctx context.Context) { e.forward(ctx, approval) })
 	}
 }
 
@@ -402,7 +453,7 @@ func (e *Engine) Cancel(ctx context.Context, who capability.Principal, id string
 func (e *Engine) cancel(ctx context.Context, id string) error {
 	r := e.lookup(id)
 	if r == nil {
-		return nil // it has ended, or another gateway carries it
+		return e.cancelElsewhere(ctx, id)
 	}
 	r.mu.Lock()
 	if r.cancel != nil {
@@ -428,7 +479,11 @@ func (e *Engine) CancelSession(ctx context.Context, person, session string) (boo
 	r := e.of[[2]string{person, session}]
 	e.mu.Unlock()
 	if r == nil {
-		return false, nil
+		other, found, err := e.current(ctx, person, session)
+		if !found || err != nil {
+			return found, err
+		}
+		return true, e.cancel(ctx, other.ID)
 	}
 	r.mu.Lock()
 	id := r.row.ID
@@ -457,23 +512,35 @@ func (e *Engine) Stop(ctx context.Context, _ string, t tasks.Task) error { retur
 type entry struct {
 	kind Kind
 	doc  any
+	note int64 // see [Record]
 }
 
-// save appends records to the journal of a run, with its row, and applies them to conv, which may
-// be nil. The caller holds r.mu. A failure leaves the run as it was.
-func (e *Engine) save(ctx context.Context, r *run, conv *conversation, entries ...entry) error {
-	row := r.row
+// records returns entries as the next records of a run, and its row with them.
+func (e *Engine) records(row Run, entries ...entry) (Run, []Record, error) {
 	row.Updated = e.cfg.Now().UTC()
 	records := make([]Record, len(entries))
 	for i, one := range entries {
 		doc, err := jsonx.Marshal(one.doc)
 		if err != nil {
-			return capability.Wrap(capability.CodeInternal, "agent", "a record cannot be written", err)
+			return row, nil, capability.Wrap(capability.CodeInternal, "agent", "a record cannot be written", err)
 		}
 		row.Seq++
-		records[i] = Record{Seq: row.Seq, Kind: one.kind, Time: row.Updated, Doc: doc}
+		records[i] = Record{Seq: row.Seq, Kind: one.kind, Time: row.Updated, Doc: doc, Note: one.note}
 	}
-	if err := e.cfg.Journal.Save(ctx, row, r.used, records...); err != nil {
+	return row, records, nil
+}
+
+// save appends records to the journal of a run, with its row, and applies them to conv, which may
+// be nil. The caller holds r.mu. A failure leaves the run as it was. The error is ErrTaken if another
+// gateway carries the run.
+func (e *Engine) save(ctx context.Context, r *run, conv *conversation, entries ...entry) error {
+	row, records, err := e.records(r.row, entries...)
+	if err != nil {
+		return err
+	}
+	if err := e.cfg.Journal.Save(ctx, row, r.used, records...); errors.Is(err, ErrTaken) {
+		return ErrTaken
+	} else if err != nil {
 		return capability.AsError(err)
 	}
 	r.row, r.used = row, Used{}
@@ -516,25 +583,23 @@ func (e *Engine) wake(r *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.again = true
-	if r.cancel != nil || r.row.State.Ended() {
+	if r.cancel != nil || r.row.State.Ended() || r.gone {
 		e.work.Done()
 		return
 	}
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	r.cancel = cancel
+	person := r.row.Person
 	go func() {
 		defer e.work.Done()
-		e.carry(ctx, r)
+		e.carry(ctx, r, person)
 	}()
 }
 
 // carry works on a run until it ends, waits, or ctx ends.
-func (e *Engine) carry(ctx context.Context, r *run) {
-	select {
-	case e.places <- struct{}{}:
-		defer func() { <-e.places }()
-	case <-ctx.Done():
-	}
+func (e *Engine) carry(ctx context.Context, r *run, person string) {
+	release, _ := e.places.Take(ctx, person) // without a place, the cause of ctx is stored
+	defer release()
 	for {
 		r.mu.Lock()
 		r.again = false
@@ -543,12 +608,16 @@ func (e *Engine) carry(ctx context.Context, r *run) {
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, errCancelled):
 			e.finish(context.WithoutCancel(ctx), r, Cancelled, nil)
-		case cause != nil: // the next process continues
+		case errors.Is(err, ErrTaken):
+			r.mu.Lock()
+			e.lose(r)
+			r.mu.Unlock()
+		case cause != nil: // the next process continues, or the gateway that has taken it
 		case err != nil:
 			e.finish(context.WithoutCancel(ctx), r, Failed, err)
 		}
 		r.mu.Lock()
-		if r.again && ctx.Err() == nil && !r.row.State.Ended() {
+		if r.again && ctx.Err() == nil && !r.row.State.Ended() && !r.gone {
 			r.mu.Unlock()
 			continue
 		}
@@ -575,7 +644,13 @@ func (e *Engine) guarded(ctx context.Context, r *run) (err error) {
 func (e *Engine) finish(ctx context.Context, r *run, state State, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.row.State.Ended() {
+	if r.row.State.Ended() || r.gone {
+		return
+	}
+	if !e.carries(ctx, r) {
+		if id := r.row.ID; state == Cancelled {
+			e.later("", func(ctx context.Context) { _ = e.cancelElsewhere(ctx, id) })
+		}
 		return
 	}
 	o := Outcome{State: state}
@@ -599,35 +674,35 @@ func (e *Engine) finish(ctx context.Context, r *run, state State, failure error)
 		e.cfg.Logger.Error("the reply of a run cannot be stored", "run", r.row.ID, "err", err)
 	} else {
 		o.Message = message
-		entries = append(entries, entry{kindReplied, replied{message}})
+		entries = append(entries, entry{kind: kindReplied, doc: replied{message}})
 	}
 	before := r.row
 	r.row.State, r.row.Error, r.row.Approvals = state, o.Error, nil
-	if err := e.save(ctx, r, r.conv, append(entries, entry{kindEnded, ended{state, o.Error}})...); err != nil {
-		r.row = before // the next process ends it
+	if err := e.save(ctx, r, r.conv, append(entries, entry{kind: kindEnded, doc: ended{state, o.Error}})...); err != nil {
+		r.row, r.gone = before, true // the next process ends it, or this one does
+		e.astray.Store(true)
 		e.cfg.Logger.Error("the end of a run cannot be stored", "run", r.row.ID, "err", err)
 	}
 	e.move(ctx, r.row, o)
 	r.notify(Event{ID: eventID(r.row.Seq, 1), Type: "end", Outcome: &o})
 	e.unregister(r)
 	if conv := r.conv; e.cfg.Evaluators && r.row.State == Completed && conv != nil {
-		e.later(func(ctx context.Context) { e.evaluate(ctx, r, conv, o) })
+		e.later(r.row.Person, func(ctx context.Context) { e.evaluate(ctx, r, conv, o) })
 	}
 }
 
-// later does work beside the runs, unless the server stops.
-func (e *Engine) later(do func(ctx context.Context)) {
+// later does work for a person, or the server itself, beside the runs, unless the server stops.
+func (e *Engine) later(person string, do func(ctx context.Context)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return
 	}
 	e.work.Go(func() {
-		select {
-		case e.places <- struct{}{}:
-			defer func() { <-e.places }()
+		release, err := e.places.Take(e.ctx, person)
+		defer release()
+		if err == nil {
 			do(e.ctx)
-		case <-e.ctx.Done():
 		}
 	})
 }

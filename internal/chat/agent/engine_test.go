@@ -1,33 +1,22 @@
 package agent_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/chat/agent"
-	"github.com/junctor-run/junctor/internal/chat/agent/agentsql"
-	"github.com/junctor-run/junctor/internal/store"
 )
 
 // A run that waits takes messages of its person, but not without end.
 func TestAWaitingRunTakesNotAnyNumberOfMessages(t *testing.T) {
 	t.Parallel()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
-	if err != nil {
-		t.Fatalf("open: got %v, want no error", err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	journal, err := agentsql.Open(t.Context(), db)
-	if err != nil {
-		t.Fatalf("open: got %v, want no error", err)
-	}
+	journal := openJournal(t)
 	now := time.Now().UTC()
-	if err := journal.Save(t.Context(), agent.Run{
+	if _, _, err := journal.Begin(t.Context(), agent.Run{
 		ID: "tsk_1", Person: "admin:a", Session: "s", Gateway: "g", State: agent.Waiting, Approvals: []string{"apr_1"},
 		Created: now, Updated: now, Seq: 990,
-	}, agent.Used{}); err != nil {
+	}); err != nil {
 		t.Fatalf("save: got %v, want no error", err)
 	}
 	e := opened(t, agent.Config{Journal: journal, Policy: free{}})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/protocol/modelwire"
@@ -108,17 +109,46 @@ func (r *run) notify(events ...Event) {
 type Follower struct {
 	Run string // the id
 
-	r     *run
+	journal Journal
+	r       *run // nil: another gateway carries the run
+	// seq and offset are the id of the last event that Next returned, and read is the number of the
+	// last record that it read from the journal.
+	seq    int64
+	offset int
+	read   int64
+
 	mu    sync.Mutex
 	queue []Event
+	away  bool          // the run is not carried here, so the journal is read
 	some  chan struct{} // capacity 1
 }
 
 // follow returns a follower of the events from now on. The caller holds r.mu.
 func (e *Engine) follow(r *run) *Follower {
-	f := &Follower{Run: r.row.ID, r: r, some: make(chan struct{}, 1)}
+	f := &Follower{Run: r.row.ID, journal: e.cfg.Journal, r: r, seq: r.row.Seq, some: make(chan struct{}, 1), away: r.gone}
 	r.followers[f] = struct{}{}
 	return f
+}
+
+// followStored returns a follower of a run that another gateway carries, which receives the events
+// after seq.offset, in whole steps.
+func (e *Engine) followStored(id string, seq int64, offset int) *Follower {
+	return &Follower{Run: id, journal: e.cfg.Journal, seq: seq, offset: offset, some: make(chan struct{}, 1), away: true}
+}
+
+// leave makes the follower read the journal.
+func (f *Follower) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = true
+	f.signal()
+}
+
+func (f *Follower) signal() {
+	select {
+	case f.some <- struct{}{}:
+	default:
+	}
 }
 
 // push adds an event; neighbouring texts become one. Events beyond maxQueue are dropped, except
@@ -132,13 +162,10 @@ func (f *Follower) push(ev Event) {
 	} else if len(f.queue) < maxQueue || ev.Type != "call" {
 		f.queue = append(f.queue, ev)
 	}
-	select {
-	case f.some <- struct{}{}:
-	default:
-	}
+	f.signal()
 }
 
-// Next returns the next event. The error is that of ctx.
+// Next returns the next event. The error is that of ctx, or not_found if the run was removed.
 func (f *Follower) Next(ctx context.Context) (Event, error) {
 	for {
 		f.mu.Lock()
@@ -146,19 +173,52 @@ func (f *Follower) Next(ctx context.Context) (Event, error) {
 			ev := f.queue[0]
 			f.queue = f.queue[1:]
 			f.mu.Unlock()
+			f.seq, f.offset = position(ev.ID)
 			return ev, nil
 		}
+		away := f.away
 		f.mu.Unlock()
+		var again <-chan time.Time
+		if away {
+			switch events, err := f.stored(ctx); {
+			case capability.CodeOf(err) == capability.CodeNotFound:
+				return Event{}, err
+			case len(events) > 0:
+				f.mu.Lock()
+				f.queue = append(f.queue, events...)
+				f.mu.Unlock()
+				continue
+			}
+			again = time.After(followInterval) // also if the store was away
+		}
 		select {
 		case <-f.some:
+		case <-again:
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
 		}
 	}
 }
 
+// stored returns the events that follow the last one, from the journal.
+func (f *Follower) stored(ctx context.Context) ([]Event, error) {
+	row, err := f.journal.Run(ctx, f.Run)
+	if err != nil || row.Seq == f.read {
+		return nil, err
+	}
+	records, err := f.journal.Records(ctx, f.Run)
+	if err != nil {
+		return nil, err
+	}
+	f.read = row.Seq
+	return replay(records, liveText{}, f.seq, f.offset), nil
+}
+
 // Close ends the following.
 func (f *Follower) Close() {
+	if f.r == nil {
+		return
+	}
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	delete(f.r.followers, f)
@@ -168,7 +228,8 @@ func (f *Follower) Close() {
 // ends. It fails with not_found for a run that the principal may not see, and invalid_input for a
 // malformed id.
 func (e *Engine) Events(ctx context.Context, who capability.Principal, id, last string) (iter.Seq[Event], error) {
-	if _, err := e.Get(ctx, who, id); err != nil {
+	row, err := e.Get(ctx, who, id)
+	if err != nil {
 		return nil, err
 	}
 	var seq int64
@@ -188,6 +249,8 @@ func (e *Engine) Events(ctx context.Context, who capability.Principal, id, last 
 		r.mu.Lock()
 		f, live = e.follow(r), r.live
 		r.mu.Unlock()
+	} else if !row.State.Ended() {
+		f = e.followStored(id, seq, offset)
 	}
 	records, err := e.cfg.Journal.Records(ctx, id)
 	if err != nil {
@@ -202,7 +265,7 @@ func (e *Engine) Events(ctx context.Context, who capability.Principal, id, last 
 		}
 		old := replay(records, live, seq, offset)
 		for _, ev := range old {
-			if !yield(ev) {
+			if !yield(ev) || ev.Type == "end" {
 				return
 			}
 			seq, offset = position(ev.ID)
@@ -210,6 +273,7 @@ func (e *Engine) Events(ctx context.Context, who capability.Principal, id, last 
 		if f == nil {
 			return
 		}
+		f.seq, f.offset = seq, offset
 		for {
 			ev, err := f.Next(ctx)
 			if err != nil {

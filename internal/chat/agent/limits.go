@@ -57,6 +57,8 @@ const (
 const (
 	// maxActive bounds the runs that work at the same time; others wait.
 	maxActive = 64
+	// maxActiveOf is how many of them are of one person.
+	maxActiveOf = 16
 	// sweepInterval is the time between two looks for decisions whose notice was lost.
 	sweepInterval = 30 * time.Second
 	// runTTL is how long an ended run is kept.
@@ -65,6 +67,22 @@ const (
 	// records are bounded by its budget.
 	maxRecords = 1000
 )
+
+// Limits of lease.go.
+const (
+	// leaseTTL is how long a gateway keeps its runs after it last extended its lease, and
+	// renewInterval how often it does. takeInterval is the time between two looks for leases that ended.
+	leaseTTL      = 15 * time.Second
+	renewInterval = 5 * time.Second
+	takeInterval  = 2 * time.Second
+	// leaseTimeout bounds one statement about leases.
+	leaseTimeout = 5 * time.Second
+	// noteInterval is the time between two looks for notes whose notice was lost.
+	noteInterval = 5 * time.Second
+)
+
+// followInterval is the time between two readings of the journal of a run that another gateway carries.
+const followInterval = 500 * time.Millisecond
 
 // maxQueue bounds the events that a follower has not read, beside one text.
 const maxQueue = 1024

@@ -18,6 +18,8 @@ type Record struct {
 	Kind Kind
 	Time time.Time
 	Doc  json.RawMessage
+	// Note is the note that the record answers, which is removed with it; 0: none.
+	Note int64
 }
 
 // Kind is the kind of a record.
@@ -120,8 +122,9 @@ type result struct {
 }
 
 type guidance struct {
-	Text string `json:"text"`
-	Key  string `json:"key,omitzero"`
+	Text    string `json:"text"`
+	Key     string `json:"key,omitzero"`
+	Tainted bool   `json:"tainted,omitzero"`
 }
 
 type replied struct {
@@ -307,6 +310,7 @@ func (c *conversation) apply(rec Record) error {
 		if err := json.Unmarshal(rec.Doc, &g); err != nil {
 			return err
 		}
+		c.taint = c.taint || g.Tainted
 		if len(c.steps) == 0 {
 			c.early = append(c.early, g.Text)
 			return nil

@@ -53,14 +53,16 @@ func Replay(ctx context.Context, rec Recording, persona *string) (Verdict, error
 		system = *persona + Duty
 	}
 	r := e.register(Run{ID: rec.Run, Person: "replay", Session: "replay", Gateway: "replay", State: Working})
-	seeds := []entry{{kindStarted, started{Person: "replay", Session: "replay", System: system, Turns: rec.Turns, Tainted: rec.Tainted}}}
+	seeds := []entry{{kind: kindStarted, doc: started{
+		Person: "replay", Session: "replay", System: system, Turns: rec.Turns, Tainted: rec.Tainted,
+	}}}
 	if rec.Context != nil {
-		seeds = append(seeds, entry{kindContext, rec.Context})
+		seeds = append(seeds, entry{kind: kindContext, doc: rec.Context})
 	} else {
-		seeds = append(seeds, entry{kindContext, composed{}})
+		seeds = append(seeds, entry{kind: kindContext, doc: composed{}})
 	}
 	if rec.Planned != nil {
-		seeds = append(seeds, entry{kindPlanned, rec.Planned})
+		seeds = append(seeds, entry{kind: kindPlanned, doc: rec.Planned})
 		r.row.ModelCalls++
 	}
 	var first []tool
@@ -70,7 +72,7 @@ func Replay(ctx context.Context, rec Recording, persona *string) (Verdict, error
 		}
 	}
 	if len(first) > 0 {
-		seeds = append(seeds, entry{kindTools, first})
+		seeds = append(seeds, entry{kind: kindTools, doc: first})
 	}
 	r.mu.Lock()
 	err := e.save(ctx, r, nil, seeds...)
@@ -297,6 +299,17 @@ func (p *player) OpenTurn(context.Context, string, string) (tasks.Task, error) {
 
 // Move implements Tasks.
 func (p *player) Move(context.Context, string, tasks.Movement) (bool, error) { return true, nil }
+
+// TakeTurns implements Tasks.
+func (p *player) TakeTurns(context.Context, []string) error { return nil }
+
+// ReleaseTurn implements Tasks.
+func (p *player) ReleaseTurn(string) {}
+
+// Begin implements Journal, in memory.
+func (p *player) Begin(ctx context.Context, r Run, records ...Record) (Run, bool, error) {
+	return Run{}, true, p.Save(ctx, r, Used{}, records...)
+}
 
 // Save implements Journal, in memory.
 func (p *player) Save(_ context.Context, r Run, _ Used, records ...Record) error {

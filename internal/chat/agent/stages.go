@@ -202,16 +202,17 @@ func (t *turn) handler(ctx context.Context, plan *eliza.Plan, h eliza.Handler, a
 // planEntries returns the records of a plan: itself, and its reply if the turn ends with it.
 func planEntries(plan *eliza.Plan, usage modelwire.Usage) (out []entry) {
 	route := plan.Route()
-	out = append(out, entry{kindPlanned, planned{
+	out = append(out, entry{kind: kindPlanned, doc: planned{
 		Route: route, Reply: plan.Reply, Tools: slices.Concat(plan.Candidates, plan.Hints), Trace: plan.Trace, Usage: usage,
 		Foreign: plan.Foreign && plan.Reply != "",
 	}})
 	switch route {
 	case eliza.RouteTools:
 	case eliza.RouteReply:
-		out = append(out, entry{kindAnswered, answer{Stop: modelwire.StopEnd, Blocks: []block{{Kind: modelwire.Text, Text: plan.Reply}}}})
+		reply := answer{Stop: modelwire.StopEnd, Blocks: []block{{Kind: modelwire.Text, Text: plan.Reply}}}
+		out = append(out, entry{kind: kindAnswered, doc: reply})
 	default:
-		out = append(out, entry{kindAnswered, answer{Stop: modelwire.StopEnd, Blocks: []block{}}})
+		out = append(out, entry{kind: kindAnswered, doc: answer{Stop: modelwire.StopEnd, Blocks: []block{}}})
 	}
 	return out
 }
@@ -284,7 +285,7 @@ func (e *Engine) evaluate(ctx context.Context, r *run, conv *conversation, o Out
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := e.save(context.WithoutCancel(ctx), r, nil, entry{kindEvaluated, out}); err != nil {
+	if err := e.save(context.WithoutCancel(ctx), r, nil, entry{kind: kindEvaluated, doc: out}); err != nil {
 		e.cfg.Logger.Warn("what evaluators did cannot be stored", "run", row.ID, "err", err)
 	}
 }

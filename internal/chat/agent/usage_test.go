@@ -35,12 +35,21 @@ func (m *spending) Exchange(ctx context.Context, req modelwire.Request, emit fun
 // lookCatalog is a catalog with one tool, look, which reads.
 func lookCatalog(t *testing.T) *compile.Compiler {
 	t.Helper()
+	return toolCatalog(t, map[string]capability.Effect{"look": capability.EffectRead})
+}
+
+// toolCatalog is a catalog of tools with their effects.
+func toolCatalog(t *testing.T, tools map[string]capability.Effect) *compile.Compiler {
+	t.Helper()
 	c := catalogtest.New(t)
-	m := capability.Module{Extension: "mcp.s", ID: "s", Origin: "mcp", Contributions: []capability.Contribution{{
-		ID: "look", Kind: "capability.agent-tool", Tool: "look", Effect: capability.EffectRead, Description: "looks",
-		Provider: capability.NewProviderKey("ext", "mcp", "s"), Member: capability.Member{Module: "s", Kind: "tool", Name: "look"},
-		InputSchema: []byte(`{"type":"object"}`),
-	}}}
+	m := capability.Module{Extension: "mcp.s", ID: "s", Origin: "mcp"}
+	for name, effect := range tools {
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: name, Kind: "capability.agent-tool", Tool: name, Effect: effect, Description: name + "s",
+			Provider: capability.NewProviderKey("ext", "mcp", "s"), Member: capability.Member{Module: "s", Kind: "tool", Name: name},
+			InputSchema: []byte(`{"type":"object"}`),
+		})
+	}
 	if _, _, err := c.ReplaceAll([]capability.Batch{{Source: "x", Modules: []capability.Module{m}}}); err != nil {
 		t.Fatalf("fill the catalog: got %v, want no error", err)
 	}

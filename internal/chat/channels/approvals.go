@@ -407,7 +407,7 @@ func (h *Hub) decide(ctx context.Context, c *connection, p Person, who capabilit
 	}
 	if h.needsCode(a, reply) && c.account.Verify != "off" {
 		if a.Waits() { // a code here would be an answer
-			return "This answer needs a code, so give it in the console or with: junctor tasks answer", false
+			return "This answer needs a code, so give it in the console or with: junctor tasks answer. A choice that does not last is taken here by its number", false
 		}
 		what := fmt.Sprintf("%s %s%s of %s", id, reply.Decision, reply.Text, text.Visible(a.Principal))
 		if err := h.verified(who.ID, what, code); err != nil {
@@ -428,10 +428,13 @@ func (h *Hub) needsCode(a policy.Approval, reply policy.Reply) bool {
 		return false
 	}
 	if a.Waits() {
+		lasts := func(ch policy.ShownChoice) bool { return ch.Effect == "always" }
+		// A program takes an answer in many spellings, so beside a lasting choice another one is named exactly.
+		other := func(ch policy.ShownChoice) bool {
+			return !lasts(ch) && (reply.Text == strconv.Itoa(ch.N) || strings.EqualFold(reply.Text, ch.Label))
+		}
 		return a.Effect.AtLeast(capability.EffectAdmin) || reply.Decision == policy.DecideAlways ||
-			slices.ContainsFunc(a.Shown.Choices, func(ch policy.ShownChoice) bool {
-				return ch.Effect == "always" && (reply.Text == strconv.Itoa(ch.N) || strings.EqualFold(reply.Text, ch.Label))
-			})
+			slices.ContainsFunc(a.Shown.Choices, lasts) && !slices.ContainsFunc(a.Shown.Choices, other)
 	}
 	return a.Effect.AtLeast(capability.EffectAdmin) || reply.Decision == policy.DecideAlways || h.cfg.Destructive(a.Capability)
 }

@@ -252,6 +252,7 @@ type Code struct {
 	Hash      string
 	Role      capability.Role
 	Principal string // an existing principal or the name of a new one, or ""
+	PairedBy  string // the id of the operator who made it; "" for an admin
 	Expires   time.Time
 }
 

@@ -46,8 +46,11 @@ func (c *connection) guest(ctx context.Context, r Received) error {
 	}
 	c.hub.record(ctx, audit.ChannelGuest, c.account.Ref, u.User, nil, audit.Attr{Key: "update", Value: u.ID},
 		audit.Attr{Key: "conversation", Value: u.Conversation}, audit.Attr{Key: "principal", Value: who.ID})
-	name := strings.NewReplacer("[", "", "]", "").Replace(text.Line(u.UserName, 60))
-	return c.converse(ctx, r, who, "["+strings.TrimSpace(name+" "+text.Line(u.User, 60))+", a guest] "+strings.ReplaceAll(said, "\n", "\n  "))
+	name := strings.NewReplacer("[", "", "]", "").Replace(text.Line(u.UserName, 60) + " " + text.Line(u.User, 60))
+	// No line of the text begins where the name of a guest would.
+	indented := strings.NewReplacer("\r\n", "\n  ", "\n", "\n  ", "\r", "\n  ", "\v", "\n  ", "\f", "\n  ",
+		"\u0085", "\n  ", "\u2028", "\n  ", "\u2029", "\n  ").Replace(said)
+	return c.converse(ctx, r, who, "["+strings.TrimSpace(name)+", a guest] "+indented)
 }
 
 // guestsOnly reports whether a call is made for guests, who read the conversation in which they

@@ -32,6 +32,7 @@ type Chat interface {
 // Policy finds principals and decides approvals; [policy.Policy] implements it.
 type Policy interface {
 	Find(id string) (capability.Principal, bool)
+	Tokens(ctx context.Context) ([]policy.Token, error)
 	CreateToken(ctx context.Context, by capability.Principal, req policy.TokenRequest) (policy.Token, secret.Value, error)
 	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
 	Approval(ctx context.Context, id string) (policy.Approval, error)

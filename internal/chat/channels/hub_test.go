@@ -696,6 +696,27 @@ func TestDecisionsByMessage(t *testing.T) {
 		t.Errorf("a question that needs a code: got %s, want pending", got)
 	}
 
+	// However a choice that lasts is spelled, as a program understands it.
+	lasting := ask("lasting", capability.EffectWrite, ``, func(a *policy.Approval) {
+		a.Kind = policy.KindQuestion
+		a.Shown.Choices = []policy.ShownChoice{
+			{N: 1, Label: "Yes", Effect: "once"}, {N: 2, Label: "Yes, and don't ask again", Effect: "always"}, {N: 3, Label: "No", Effect: "deny"},
+		}
+	})
+	shown(lasting.ID)
+	for i, spelled := range []string{"2", "2.", "02", "+2", "always", "Yes, and don't", "yes, and don't ask again"} {
+		r.tg.Write(1, 1, "/approve "+lasting.ID+" "+spelled)
+		r.eventually("the answer "+spelled+" is refused", func() bool {
+			refused := 0
+			for _, m := range r.tg.Sent() {
+				if strings.Contains(m.Text, "This answer needs a code") {
+					refused++
+				}
+			}
+			return refused == 3+i
+		})
+	}
+
 	harmless := ask("deny", capability.EffectAdmin, `{}`)
 	r.tg.Press(1, 1, shown(harmless.ID).ID, "deny") // needs no code
 	said("Denied by operator:telegram.work.1.")

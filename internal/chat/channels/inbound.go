@@ -229,7 +229,7 @@ func (c *connection) converse(ctx context.Context, r Received, who capability.Pr
 		Kind: c.account.Kind, Account: c.account.Account, Conversation: u.Conversation, ConversationKind: u.ConversationKind, Thread: u.Thread,
 	}
 	reply, err := c.hub.cfg.Chat.Say(ctx, engine.Message{
-		Principal: who, Session: sessionOf(route), Text: said, Client: "channel " + c.account.String(), Route: route,
+		Principal: who, Session: sessionOf(route), Text: said, Client: "channel " + c.account.String(), Route: route, Foreign: u.Forwarded,
 		Key: c.account.String() + " " + u.ID, Again: r.Again, Detached: true,
 	}, nil)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +45,8 @@ type Pairing struct {
 }
 
 // Pair makes a code with which a person is paired, or pairs the user if that is not "". name is the
-// name of the operator that the person becomes; "" makes one from the user's id. Only an admin
-// pairs operators.
+// name of the principal that the person becomes; "" makes one from the user's id. Only an admin
+// pairs operators, or gives a name that a token has or had.
 func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role capability.Role, name, user string) (Pairing, error) {
 	const op = "channels.pair"
 	switch {
@@ -65,6 +66,13 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 	if user != "" && !c.kind.Direct && c.kind.ID != nil && !c.kind.ID.MatchString(user) {
 		return Pairing{}, capability.Errorf(capability.CodeInvalidInput, op, "%.80q is not the id of a user of %s", user, c.kind.Label)
 	}
+	code := Code{Ref: r, Role: role, Principal: name}
+	if by.Role != capability.RoleAdmin {
+		code.PairedBy = by.ID
+	}
+	if err := h.checkName(ctx, code, name); err != nil {
+		return Pairing{}, err
+	}
 	if user != "" {
 		conversation := user
 		if c.kind.Direct {
@@ -73,7 +81,7 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 				return Pairing{}, err
 			}
 		}
-		p, err := h.admitPerson(ctx, by, Code{Ref: r, Role: role, Principal: name}, Update{User: user, Conversation: conversation})
+		p, err := h.admitPerson(ctx, by, code, Update{User: user, Conversation: conversation})
 		return Pairing{Person: &p}, err
 	}
 	raw := make([]byte, codeLength)
@@ -82,7 +90,7 @@ func (h *Hub) Pair(ctx context.Context, by capability.Principal, r Ref, role cap
 		raw[i] = letters[int(b)%len(letters)] // 256 is a multiple of 32
 	}
 	now := h.cfg.Now()
-	code := Code{Ref: r, Hash: codeHash(string(raw)), Role: role, Principal: name, Expires: now.Add(codeTTL).UTC()}
+	code.Hash, code.Expires = codeHash(string(raw)), now.Add(codeTTL).UTC()
 	if err := h.cfg.Store.CreateCode(ctx, code, now); err != nil {
 		return Pairing{}, err
 	}
@@ -112,16 +120,26 @@ func (h *Hub) pair(ctx context.Context, c *connection, r Received, args []string
 	return c.answer(ctx, r, "You are paired as "+p.Principal+". Write to the agent, or /help for the commands.")
 }
 
+// checkName returns denied if an operator, and not an admin, pairs a person with a name that is not new. Grants, memory and
+// sessions belong to the name of a principal, even after its token has ended.
+func (h *Hub) checkName(ctx context.Context, code Code, name string) error {
+	if code.PairedBy == "" || name == "" {
+		return nil
+	}
+	all, err := h.cfg.Policy.Tokens(ctx)
+	if err == nil && (!policy.IsProgram("agent:"+name) || slices.ContainsFunc(all, func(t policy.Token) bool { return t.Name == name })) {
+		err = capability.Errorf(capability.CodeDenied, "channels.pair",
+			"only an admin gives a person the name %s, which is taken, was taken or is reserved", name).
+			With("forbidden", "choose another name, or use the admin token of the home")
+	}
+	return err
+}
+
 // admitPerson stores a person with the principal of a code. The principal gets a token that is never
 // handed out, unless it has one.
 func (h *Hub) admitPerson(ctx context.Context, by capability.Principal, code Code, u Update) (Person, error) {
 	p := Person{
 		Ref: code.Ref, User: u.User, Name: u.UserName, Conversation: u.Conversation, Role: code.Role, Paired: h.cfg.Now().UTC(),
-	}
-	if old, err := h.cfg.Store.Person(ctx, code.Ref, u.User); err == nil {
-		if err := h.endToken(ctx, by, old); err != nil {
-			return p, err
-		}
 	}
 	name := code.Principal
 	if name == "" {
@@ -131,9 +149,21 @@ func (h *Hub) admitPerson(ctx context.Context, by capability.Principal, code Cod
 			name = code.Kind + "." + code.Account + "." + hex.EncodeToString(sum[:8])
 		}
 	}
+	if err := h.checkName(ctx, code, name); err != nil {
+		return p, err
+	}
+	if old, err := h.cfg.Store.Person(ctx, code.Ref, u.User); err == nil {
+		if err := h.endToken(ctx, by, old); err != nil {
+			return p, err
+		}
+	}
 	p.Principal = string(code.Role) + ":" + name
 	if _, ok := h.cfg.Policy.Find(p.Principal); !ok {
-		if _, _, err := h.cfg.Policy.CreateToken(ctx, by, policy.TokenRequest{Role: code.Role, Name: name}); err != nil {
+		req := policy.TokenRequest{Role: code.Role, Name: name}
+		if code.PairedBy != "" {
+			req.Labels = []string{policy.PairedBy + code.PairedBy}
+		}
+		if _, _, err := h.cfg.Policy.CreateToken(ctx, by, req); err != nil {
 			return p, err
 		}
 		p.Owned = true

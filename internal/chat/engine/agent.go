@@ -41,7 +41,7 @@ type replyData struct {
 func (e *Engine) converse(ctx context.Context, m Message, recent []session.Message, to Stream) (answer, error) {
 	text, _ := session.Cut(m.Text, talkMessage)
 	f, err := e.cfg.Agent.Send(ctx, agent.Message{
-		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: text, Tainted: tainted(recent),
+		Person: m.Principal, Session: m.Session, System: e.duty(), Turns: turns(recent), Text: text, Tainted: m.Foreign || tainted(recent),
 		Route: m.Route, Key: m.Key, Again: m.Again,
 	})
 	if err != nil || f == nil {
@@ -52,6 +52,8 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 		return answer{kind: TypeAccepted, run: f.Run}, nil
 	}
 	var heard strings.Builder
+	var step int64 // of the last text, which begins at begins
+	var begins int
 	say := func(piece string) error {
 		heard.WriteString(piece)
 		if to == nil {
@@ -66,8 +68,17 @@ func (e *Engine) converse(ctx context.Context, m Message, recent []session.Messa
 		}
 		switch ev.Type {
 		case "text":
+			if ev.Step != step {
+				step, begins = ev.Step, heard.Len()
+			}
 			if err := say(ev.Text); err != nil {
 				return answer{}, unread(err)
+			}
+		case "text_reset": // another gateway asks the model again
+			if ev.Step == step {
+				kept := heard.String()[:begins]
+				heard.Reset()
+				heard.WriteString(kept)
 			}
 		case "call":
 			if to != nil && ev.Call != "" {
@@ -158,11 +169,15 @@ func dataOf(m session.Message) (d replyData) {
 	return d
 }
 
-// tainted reports whether messages contain what neither the person nor the operator wrote: the
-// output of a command, or the reply of a run that read something.
+// tainted reports whether messages contain what neither the person nor the operator wrote: a forwarded
+// message, the output of a command, or the reply of a run that read something.
 func tainted(recent []session.Message) bool {
 	for _, m := range recent {
 		if m.Role != session.RoleAssistant {
+			var o origin
+			if len(m.Metadata) > 0 && jsonx.Unmarshal(m.Metadata, &o) == nil && o.Foreign {
+				return true
+			}
 			continue
 		}
 		if d := dataOf(m); d.Tainted || d.Run == "" && d.Status != "no_model" {

@@ -73,13 +73,16 @@ type Message struct {
 	Route *capability.Route
 	Key   string
 	Again bool
+	// Foreign is set if another person wrote the text, as of a forwarded message.
+	Foreign bool
 	// Detached returns as soon as the agent has the message.
 	Detached bool
 }
 
-// origin is the metadata of a message that has a key.
+// origin is the metadata of a message that has a key or that another person wrote.
 type origin struct {
-	Key string `json:"key"`
+	Key     string `json:"key,omitempty"`
+	Foreign bool   `json:"foreign,omitempty"`
 }
 
 // Stream receives a reply while it is produced. The text of the reply is the concatenation
@@ -164,15 +167,15 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 
 // keep stores a message, unless it is stored already.
 func (e *Engine) keep(ctx context.Context, owner session.Owner, m Message, text string) error {
-	if m.Key == "" {
+	if m.Key == "" && !m.Foreign {
 		_, err := e.cfg.Messages.Append(ctx, owner, session.RoleUser, text, nil)
 		return err
 	}
-	meta, err := json.Marshal(origin{m.Key})
+	meta, err := json.Marshal(origin{m.Key, m.Foreign})
 	if err != nil {
 		return err
 	}
-	if m.Again {
+	if m.Again && m.Key != "" {
 		recent, err := e.cfg.Messages.Recent(ctx, owner, session.MaxPage)
 		if err != nil {
 			return err

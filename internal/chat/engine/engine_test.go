@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -392,5 +393,36 @@ func TestACommandThatIsNotVerifiedLeavesNothing(t *testing.T) {
 	}
 	if _, err := r.Say(t.Context(), message("/help"), nil); err != nil {
 		t.Errorf("a command that calls nothing: got %v, want nil", err)
+	}
+}
+
+// assistant keeps the messages that it is sent.
+type assistant struct {
+	engine.Agent
+	got []agent.Message
+}
+
+func (a *assistant) Send(_ context.Context, m agent.Message) (*agent.Follower, error) {
+	a.got = append(a.got, m)
+	return nil, nil
+}
+
+// A forwarded message is text of another person, for itself and for the rest of the conversation.
+func TestAForwardedMessageIsForeign(t *testing.T) {
+	t.Parallel()
+	r, a := newRig(nil), new(assistant)
+	r.Engine = engine.New(engine.Config{
+		Runs: tasks.NewRuns(r.engine, time.Now), Messages: r.messages, Results: r.results, Agent: a, Model: new(model),
+		Commands: func() *command.Router { return command.New(command.Table{}) },
+	})
+	for i, m := range []struct{ foreign, want bool }{{false, false}, {true, true}, {false, true}} {
+		said := message(fmt.Sprint("text ", i))
+		said.Foreign = m.foreign
+		if _, err := r.Say(t.Context(), said, nil); err != nil {
+			t.Fatalf("Say = %v, want no error", err)
+		}
+		if len(a.got) != i+1 || a.got[i].Tainted != m.want {
+			t.Errorf("message %d: sent %+v, want it tainted: %t", i, a.got, m.want)
+		}
 	}
 }

@@ -27,7 +27,10 @@ func Tables() store.Tables { return store.Tables{Owner: "agent", Files: migratio
 // Store implements [agent.Journal].
 type Store struct{ db store.Database }
 
-var _ agent.Journal = (*Store)(nil)
+var (
+	_ agent.Journal = (*Store)(nil)
+	_ agent.Leases  = (*Store)(nil)
+)
 
 // Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
@@ -50,35 +53,77 @@ type doc struct {
 	Route      *capability.Route `json:"route,omitzero"`
 }
 
-const columns = `id, person, session, gateway, state, created, updated, doc`
+const columns = `id, person, session, gateway, term, state, created, updated, doc`
 
-// Save implements [agent.Journal].
-func (s *Store) Save(ctx context.Context, r agent.Run, used agent.Used, records ...agent.Record) error {
-	document, err := json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Tokens, r.Cost, r.Worked, r.Seq, r.Route})
-	if err != nil {
-		return err
-	}
-	ended := 0
+func encode(r agent.Run) (document []byte, ended int, err error) {
+	document, err = json.Marshal(doc{r.Approvals, r.Error, r.ModelCalls, r.ToolCalls, r.Tokens, r.Cost, r.Worked, r.Seq, r.Route})
 	if r.State.Ended() {
 		ended = 1
 	}
-	return s.db.InTx(ctx, "agent run "+r.ID, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_runs (`+columns+`, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET gateway = excluded.gateway, state = excluded.state, updated = excluded.updated,
-			doc = excluded.doc, ended = excluded.ended`,
-			r.ID, r.Person, r.Session, r.Gateway, string(r.State), r.Created.UnixNano(), r.Updated.UnixNano(), document, ended); err != nil {
+	return document, ended, err
+}
+
+// Begin implements [agent.Journal]. The lock of the conversation makes the second of two concurrent runs
+// see the first.
+func (s *Store) Begin(ctx context.Context, r agent.Run, records ...agent.Record) (other agent.Run, ok bool, err error) {
+	document, ended, err := encode(r)
+	if err != nil {
+		return other, false, err
+	}
+	err = s.db.InTx(ctx, "agent conversation "+r.Person+" "+r.Session, func(tx *sql.Tx) error {
+		ok = false
+		other, err = scan(tx.QueryRowContext(ctx, `SELECT `+columns+` FROM agent_runs WHERE person = ? AND session = ? AND ended = 0
+			ORDER BY created DESC LIMIT 1`, r.Person, r.Session))
+		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		for _, rec := range records {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO agent_journal (run, seq, kind, time, doc) VALUES (?, ?, ?, ?, ?)`,
-				r.ID, rec.Seq, string(rec.Kind), rec.Time.UnixNano(), []byte(rec.Doc)); err != nil {
-				return err
-			}
+		ok = true
+		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_runs (`+columns+`, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.ID, r.Person, r.Session, r.Gateway, r.Term, string(r.State), r.Created.UnixNano(), r.Updated.UnixNano(), document, ended,
+		); err != nil {
+			return err
 		}
-		if used == (agent.Used{}) {
-			return nil
+		return add(ctx, tx, r.ID, records)
+	})
+	return other, ok && err == nil, err
+}
+
+// add appends records, and removes the notes that they answer.
+func add(ctx context.Context, tx *sql.Tx, run string, records []agent.Record) error {
+	for _, rec := range records {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_journal (run, seq, kind, time, doc) VALUES (?, ?, ?, ?, ?)`,
+			run, rec.Seq, string(rec.Kind), rec.Time.UnixNano(), []byte(rec.Doc)); err != nil {
+			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO agent_usage (person, day, model_calls, tool_calls, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
+		if rec.Note == 0 {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM agent_notes WHERE id = ?`, rec.Note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Save implements [agent.Journal].
+func (s *Store) Save(ctx context.Context, r agent.Run, used agent.Used, records ...agent.Record) error {
+	document, ended, err := encode(r)
+	if err != nil {
+		return err
+	}
+	return s.db.InTx(ctx, "agent run "+r.ID, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE agent_runs SET state = ?, updated = ?, doc = ?, ended = ? WHERE id = ? AND gateway = ? AND term = ?`,
+			string(r.State), r.Updated.UnixNano(), document, ended, r.ID, r.Gateway, r.Term)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, agent.ErrTaken)
+		}
+		if err := add(ctx, tx, r.ID, records); err != nil || used == (agent.Used{}) {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO agent_usage (person, day, model_calls, tool_calls, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (person, day) DO UPDATE SET model_calls = agent_usage.model_calls + excluded.model_calls,
 			tool_calls = agent_usage.tool_calls + excluded.tool_calls, tokens = agent_usage.tokens + excluded.tokens,
 			cost = agent_usage.cost + excluded.cost`,
@@ -108,7 +153,7 @@ func (s *Store) Usage(ctx context.Context, person, from, to string) (list []agen
 func scan(row interface{ Scan(...any) error }) (r agent.Run, err error) {
 	var document []byte
 	var created, updated int64
-	if err := row.Scan(&r.ID, &r.Person, &r.Session, &r.Gateway, &r.State, &created, &updated, &document); err != nil {
+	if err := row.Scan(&r.ID, &r.Person, &r.Session, &r.Gateway, &r.Term, &r.State, &created, &updated, &document); err != nil {
 		return r, err
 	}
 	var d doc
@@ -158,6 +203,9 @@ func (s *Store) Runs(ctx context.Context, q agent.Query) ([]agent.Run, string, e
 	if q.State != "" {
 		also("state = ?", string(q.State))
 	}
+	if q.Open {
+		also("ended = 0")
+	}
 	if q.Cursor != "" {
 		at, id, ok := strings.Cut(q.Cursor, "-")
 		n, err := strconv.ParseInt(at, 36, 64)
@@ -178,6 +226,11 @@ func (s *Store) Runs(ctx context.Context, q agent.Query) ([]agent.Run, string, e
 
 // Open implements [agent.Journal].
 func (s *Store) Open(ctx context.Context, gateway string) ([]agent.Run, error) {
+	if !s.db.Shared() { // the name of the gateway is that of the host, which may have changed
+		if _, err := s.db.SQL().ExecContext(ctx, `UPDATE agent_runs SET gateway = ? WHERE ended = 0 AND gateway <> ?`, gateway, gateway); err != nil {
+			return nil, err
+		}
+	}
 	return collect(s.db.SQL().QueryContext(ctx, `SELECT `+columns+` FROM agent_runs WHERE ended = 0 AND gateway = ? ORDER BY created`, gateway))
 }
 
@@ -206,8 +259,13 @@ func (s *Store) Forget(ctx context.Context, person, session string) error {
 	return s.remove(ctx, `person = ? AND session = ? AND ended = 1`, person, session)
 }
 
-// Sweep implements [agent.Journal].
+// Sweep implements [agent.Journal]. It also removes old notes that were not answered.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
+	if s.db.Shared() {
+		if _, err := s.exec(ctx, "agent notes", `DELETE FROM agent_notes WHERE created < `+s.now()+` - ?`, noteTTL.Nanoseconds()); err != nil {
+			return err
+		}
+	}
 	return s.remove(ctx, `ended = 1 AND updated < ?`, before.UnixNano())
 }
 
