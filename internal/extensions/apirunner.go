@@ -22,7 +22,7 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 	if err != nil {
 		return runner.Outcome{}, err
 	}
-	req.Extension, req.Version, req.User = x.ID, x.Version, r.Owner.Principal
+	req.Extension, req.Version, req.User, req.Person = x.ID, x.Version, r.Owner.Principal, r.Person
 	req.Policy = a.egress(&x.Package.Manifest)
 	req.Timeout = r.Route.Action.Timeout
 	if text, ok := r.Route.Flag("auth"); ok {

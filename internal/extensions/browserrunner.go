@@ -30,6 +30,7 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 		}
 		req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
 	}
+	req.Person = r.Person
 	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
 	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
 	req.User = b.user(ctx, x.ID)
@@ -46,6 +47,7 @@ func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability
 	if err != nil {
 		return err
 	}
+	out.Details["session"], out.Binds = r.Owner.Session, out.Binds+"\n"+r.Owner.Session // whose page it acts on
 	out.Details["hosts"] = append([]string{}, x.Package.Manifest.Network.Allow...)
 	_, _, err = browser.FromRoute(r.Route)
 	return err

@@ -38,6 +38,9 @@ func (s *scriptRunner) Preview(_ context.Context, r runner.Run, out *capability.
 		return err
 	}
 	out.Details["script"], out.Details["sha256"] = r.Route.Action.Script, r.Route.Action.SHA256
+	if slices.Contains(r.Permissions, "session.read") {
+		out.Details["session"], out.Binds = r.Owner.Session, out.Binds+"\n"+r.Owner.Session
+	}
 	if slices.Contains(r.Permissions, "network") {
 		out.Details["hosts"] = append([]string{}, x.Package.Manifest.Network.Allow...)
 	}
@@ -128,7 +131,7 @@ func (s *scriptRunner) fetch(ctx context.Context, x *lifecycle.Loaded, r runner.
 		header.Set(name, value)
 	}
 	got, err := s.calls.Do(ctx, api.Request{
-		Extension: x.ID, Version: x.Version, User: r.Owner.Principal, Policy: s.egress(&x.Package.Manifest),
+		Extension: x.ID, Version: x.Version, User: r.Owner.Principal, Person: r.Person, Policy: s.egress(&x.Package.Manifest),
 		Method: strings.ToUpper(cmp.Or(f.Method, "GET")),
 		URL:    f.URL, Header: header, Body: []byte(f.Body), Raw: true,
 	})

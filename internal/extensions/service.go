@@ -136,7 +136,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
 		cache:    queue.NewCache(time.Now),
 		queue: queue.New(queue.Limits{
-			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent,
+			Global: max(3, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent,
 			Length: cfg.Settings.Queue,
 		}),
 		rates:    queue.Rates{PerMinute: cfg.Settings.CallsPerMinute, Burst: cfg.Settings.Burst},

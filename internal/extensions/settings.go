@@ -5,14 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -21,7 +18,7 @@ import (
 type settings struct {
 	values map[string]json.RawMessage
 	stored func(name string) (secret.Value, error)
-	// declared are the names that the manifest uses as secrets.
+	// declared are the names that the package uses as secrets.
 	declared []string
 	digest   string
 }
@@ -29,13 +26,13 @@ type settings struct {
 // settings reads the settings of an extension. Its stored returns permission_denied for
 // a secret that the package does not declare.
 func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
-	s := settings{stored: func(name string) (secret.Value, error) {
-		if !declared(l.Package, name) { // the extension has no consent for it
+	s := settings{declared: l.Package.SecretNames()} // which the consent screen shows
+	s.stored = func(name string) (secret.Value, error) {
+		if !slices.Contains(s.declared, name) { // the extension has no consent for it
 			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)
 		}
 		return x.secrets.Get(name)
-	}}
-	s.declared = slices.Collect(maps.Values(l.Package.Manifest.Env.Secrets))
+	}
 	raw, err := x.manager.RawConfig(ctx, l.ID)
 	if err != nil {
 		return s, err
@@ -66,15 +63,6 @@ func digestOf(doc json.RawMessage) (string, error) {
 	sorted, err := jsonx.Sorted(doc)
 	sum := sha256.Sum256(sorted)
 	return hex.EncodeToString(sum[:]), err
-}
-
-// declared reports whether a package declares the use of a stored secret, for a
-// variable or for the database of an action. The consent screen shows both.
-func declared(p *extension.Package, name string) bool {
-	named := slices.Collect(maps.Values(p.Manifest.Env.Secrets))
-	return slices.Contains(named, name) || slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
-		return slices.ContainsFunc(c.Actions, func(a extension.Action) bool { return a.DSNRef == name })
-	})
 }
 
 // plain returns a setting for use in a command line. It reports false for secrets,
@@ -113,28 +101,23 @@ func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	return out
 }
 
-// secret returns a setting of an extension, or a stored secret that its manifest names, as a
-// secret. If neither exists: invalid_input.
+// secret returns a setting of an extension that is a secret, or a stored secret that its manifest names.
+// If neither exists: invalid_input, also for another setting, because a caller chooses where it is sent.
 func (x *Service) secret(ctx context.Context, l *lifecycle.Loaded, name string) (secret.Value, error) {
 	s, err := x.settings(ctx, l)
 	if err != nil {
 		return secret.Value{}, err
 	}
 	value, ok := s.secrets(map[string]string{name: name})[name]
-	if !ok {
-		return value, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
-			"the extension has no setting or secret %.100q", name)
+	if !ok || !s.secret(name) {
+		return secret.Value{}, fault.InvalidArgs("set it among the settings, under a name with key, token, secret or password, "+
+			"or name it under env.secrets of the manifest", "the extension has no setting or secret %.100q that is kept secret", name)
 	}
 	return value, nil
 }
 
 // secret reports whether a setting must not be shown, because its name suggests a secret
-// or the manifest uses it as one.
+// or the package uses it as one.
 func (s settings) secret(name string) bool {
-	return secretName(name) || slices.Contains(s.declared, name)
-}
-
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })
+	return lifecycle.SecretMember(name) || slices.Contains(s.declared, name)
 }

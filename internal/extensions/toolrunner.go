@@ -126,6 +126,7 @@ type prepared struct {
 	request  tool.Request
 	display  []string // its words, with dots in place of sensitive values
 	words    []string
+	session  string   // whose last response is its input, or ""
 	settings string   // their digest
 	secret   []string // names of the variables that hold secrets
 	wished   sandbox.Tier
@@ -180,6 +181,9 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 		}
 		own[name] = tool.Own{Path: file, SHA256: a.SHA256}
 	}
+	if r.Route.Action.Stdin == "last_response" {
+		p.session = r.Owner.Session
+	}
 	p.settings = settings.digest
 	secrets := settings.secrets(m.Env.Secrets)
 	p.secret = slices.Sorted(maps.Keys(secrets))
@@ -194,11 +198,11 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 }
 
 // binds returns a digest of what an approval covers: the words, names of variables,
-// working folder, permissions, tier, network and settings. The package has its own hash.
+// working folder, permissions, tier, network, settings and session. The package has its own hash.
 func (p *prepared) binds() (string, error) {
 	data, err := jsonx.Marshal([]any{
 		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions,
-		p.placed.Tier, p.placed.Network, p.settings,
+		p.placed.Tier, p.placed.Network, p.settings, p.session,
 	})
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), err
@@ -214,6 +218,9 @@ func (t *toolRunner) Preview(ctx context.Context, r runner.Run, out *capability.
 		return err
 	}
 	out.What = p.display
+	if p.session != "" {
+		out.Details["last_response_of"] = p.session
+	}
 	out.Details["argv"] = p.display
 	out.Details["sandbox"] = walls(p.placed, p.request.Confinement.Limits)
 	out.Details["work_dir"] = p.placed.Work
@@ -322,20 +329,39 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 }
 
 // artifacts records the present artifacts of the working folder. The returned function, called
-// after the run, stores the new and changed ones for artifactTTL, also if its context has ended.
-func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
+// after the run, stores the new and changed ones for artifactTTL, also if its context has ended. Of a run
+// that shared the folder it stores only files with the id of the run in their names.
+func (x *Service) artifacts(id string) runner.Collect {
 	before := runner.LookAtArtifacts(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
 		ctx = context.WithoutCancel(ctx) // store them also after a timeout
 		expires := time.Now().Add(artifactTTL)
-		omitted, err = before.Each(func(f runner.ArtifactFile) error {
+		var foreign, full int
+		own := func(name string) bool {
+			if !r.Shared() || strings.Contains(name, r.ID) {
+				return true
+			}
+			foreign++
+			return false
+		}
+		omitted, err = before.Each(own, func(f runner.ArtifactFile) error {
 			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f,
 				runner.MaxArtifactSize)
+			if err != nil && capability.AsError(err).Reason == blob.ReasonFull {
+				full++
+				return nil
+			}
 			if err == nil {
 				kept = append(kept, runner.Artifact{Name: ref.Name, Size: ref.Size, SHA256: ref.SHA256, MIME: ref.MIME})
 			}
 			return err
 		})
+		if foreign > 0 { // their names may be those of another principal
+			omitted = append(omitted, fmt.Sprintf("%d files: another principal ran the extension at the same time", foreign))
+		}
+		if full > 0 {
+			omitted = append(omitted, fmt.Sprintf("%d files: too many large values are stored", full))
+		}
 		return kept, omitted, err
 	}
 }

@@ -9,6 +9,7 @@ package extension
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,6 +65,20 @@ type Package struct {
 	Permissions []string `json:"permissions"`
 	// Warnings are for the author.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// SecretNames returns the names of the settings and stored secrets that the package uses as secrets:
+// for variables of its programs, and as addresses of databases, which have passwords.
+func (p *Package) SecretNames() []string {
+	names := slices.Collect(maps.Values(p.Manifest.Env.Secrets))
+	for i := range p.Commands {
+		for _, a := range p.Commands[i].Actions {
+			if a.DSNRef != "" {
+				names = append(names, a.DSNRef)
+			}
+		}
+	}
+	return names
 }
 
 // Read reads and validates a package. An error has the reason of the faulty part.

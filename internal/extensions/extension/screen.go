@@ -205,13 +205,15 @@ type Consent struct {
 	Secrets     []string  `json:"secrets,omitempty"`  // VARIABLE=setting
 	Environment []string  `json:"environment,omitempty"`
 	AgentTools  []string  `json:"agent_tools,omitempty"`
+	// Confirmed are the actions that ask each time or the first time, as "always /command action".
+	Confirmed []string `json:"confirmed,omitempty"`
 }
 
 // Consent returns the record of an operator's consent to the whole screen.
 func (s *Screen) Consent(by string, at time.Time) Consent {
 	g := Consent{
 		By: by, At: at.UTC(), TreeHash: s.TreeHash, Permissions: []string{}, Hosts: s.Hosts, Environment: s.Environment,
-		AgentTools: s.agentTools(),
+		AgentTools: s.agentTools(), Confirmed: s.confirmed(),
 	}
 	for _, p := range s.Permissions {
 		g.Permissions = append(g.Permissions, p.Name)
@@ -248,7 +250,20 @@ func (g *Consent) Beyond(s *Screen) (more []string) {
 			}
 		}
 	}
+	actions := s.actions()
+	for _, had := range g.Confirmed {
+		when, action, _ := strings.Cut(had, " ")
+		asks := slices.Contains(now.Confirmed, "always "+action) || when == "first" && slices.Contains(now.Confirmed, had)
+		if slices.Contains(actions, action) && !asks {
+			more = append(more, action+" without asking "+asking(when))
+		}
+	}
 	return more
+}
+
+// asking describes when an action with a value of confirm asks; "" if it does not.
+func asking(confirm string) string {
+	return map[string]string{"always": "each time", "first": "the first time"}[confirm]
 }
 
 // ScreenChanges lists what an operator needs to know about the difference between two
@@ -263,6 +278,7 @@ type ScreenChanges struct {
 	Binaries    Difference `json:"binaries,omitzero"` // name, or name@sha256
 	Commands    Difference `json:"commands,omitzero"` // /command action
 	AgentTools  Difference `json:"agent_tools,omitzero"`
+	Confirmed   Difference `json:"confirmed,omitzero"` // as in Consent
 	Steps       Difference `json:"install_steps,omitzero"`
 }
 
@@ -279,7 +295,8 @@ func CompareScreens(from, to *Screen) ScreenChanges {
 		Permissions: difference(from.Consent("", time.Time{}).Permissions, to.Consent("", time.Time{}).Permissions),
 		Hosts:       difference(from.Hosts, to.Hosts), Binaries: difference(from.binaries(), to.binaries()),
 		Commands:   difference(from.actions(), to.actions()),
-		AgentTools: difference(from.agentTools(), to.agentTools()), Steps: difference(from.steps(), to.steps()),
+		AgentTools: difference(from.agentTools(), to.agentTools()), Confirmed: difference(from.confirmed(), to.confirmed()),
+		Steps: difference(from.steps(), to.steps()),
 	}
 }
 
@@ -308,6 +325,18 @@ func (s *Screen) actions() (out []string) {
 	for _, c := range s.Commands {
 		for _, a := range c.Actions {
 			out = append(out, c.Name+" "+a.ID)
+		}
+	}
+	return out
+}
+
+// confirmed returns the actions that ask, as in [Consent].
+func (s *Screen) confirmed() (out []string) {
+	for _, c := range s.Commands {
+		for _, a := range c.Actions {
+			if asking(a.Confirm) != "" {
+				out = append(out, a.Confirm+" "+c.Name+" "+a.ID)
+			}
 		}
 	}
 	return out

@@ -110,6 +110,29 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	}, changes); d != "" {
 		t.Errorf(`d = %q, want ""`, d)
 	}
+	for was, cases := range map[string]map[string]string{ // what a version that asks so goes beyond
+		"always": {"always": "", "first": "each time", "never": "each time", "": "each time"},
+		"first":  {"always": "", "first": "", "never": "the first time", "": "the first time"},
+		"never":  {"always": "", "first": "", "": ""},
+	} {
+		for now, less := range cases {
+			p, q := example(t), example(t)
+			p.Commands[0].Confirm, q.Commands[0].Confirm = "", ""
+			p.Commands[0].Actions[0].Confirm, q.Commands[0].Actions[0].Confirm = was, now
+			from, to := extension.NewScreen(p, treeHash, "folder", "T3", nil), extension.NewScreen(q, treeHash, "folder", "T3", nil)
+			given := from.Consent("admin:root", time.Unix(1, 0))
+			var want []string
+			if less != "" {
+				want = []string{"/postman " + q.Commands[0].Actions[0].ID + " without asking " + less}
+			}
+			if d := cmp.Diff(want, given.Beyond(&to)); d != "" {
+				t.Errorf("from %q to %q (-want +got):\n%s", was, now, d)
+			}
+			if c := extension.CompareScreens(&from, &to).Confirmed; less != "" && len(c.Removed) != 1 {
+				t.Errorf("the changes from %q to %q: got %+v, want one removed", was, now, c)
+			}
+		}
+	}
 	p.Permissions, p.Manifest.Env, p.Commands[0].Actions[0].AgentVisible = nil, extension.Env{}, false
 	if quiet := extension.NewScreen(p, "", "", "", nil); quiet.Asks() || !before.Asks() {
 		t.Error("asks")

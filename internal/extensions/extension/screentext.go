@@ -51,8 +51,8 @@ func (s *Screen) Text() string {
 			if a.AgentTool {
 				note += " [agents may call it]"
 			}
-			if a.Confirm == "always" || a.Confirm == "first" {
-				note += " [asks " + map[string]string{"always": "each time", "first": "the first time"}[a.Confirm] + "]"
+			if when := asking(a.Confirm); when != "" {
+				note += " [asks " + when + "]"
 			}
 			w.line("    %s  %s%s", a.ID, block(a.Description, "      "), note)
 		}

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
@@ -153,6 +151,9 @@ func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func
 	return nil
 }
 
+// configFile is the copy of the settings in the working folder.
+const configFile = "config.json"
+
 // Config returns an extension's settings with secrets as ***.
 func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error) {
 	doc, err := m.RawConfig(ctx, id)
@@ -161,14 +162,9 @@ func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error
 	}
 	var secrets []string
 	if pkg, err := m.read(id); err == nil { // otherwise only the names indicate secrets
-		secrets = secretsOf(pkg)
+		secrets = pkg.SecretNames()
 	}
 	return maskSettings(doc, secrets...)
-}
-
-// secretsOf returns the names of the settings that a manifest uses as secrets.
-func secretsOf(pkg *extension.Package) []string {
-	return slices.Collect(maps.Values(pkg.Manifest.Env.Secrets))
 }
 
 // RawConfig returns the settings with secrets, for the executors of the extension.
@@ -182,7 +178,7 @@ func (m *Manager) RawConfig(ctx context.Context, id string) (json.RawMessage, er
 // SetConfig replaces an extension's settings and returns them with secrets as ***. In
 // next, *** keeps the stored secret. Only an administrator may set a secret (denied).
 // Other errors: those of mergeSettings and of the manifest's schema. A copy without
-// secrets is written to work/config.json; if only that fails, a warning is logged.
+// secrets is written to work/config.json; see republish.
 func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id string, next json.RawMessage) (json.RawMessage, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -196,7 +192,7 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 	var secrets []string
 	var schema json.RawMessage
 	if pkg, err := m.read(row.ID); err == nil {
-		secrets, schema = secretsOf(pkg), pkg.Manifest.ConfigSchema
+		secrets, schema = pkg.SecretNames(), pkg.Manifest.ConfigSchema
 	}
 	if by.Role != capability.RoleAdmin && hasSecrets(next, secrets...) {
 		return nil, capability.Errorf(capability.CodeDenied, "settings",
@@ -216,10 +212,28 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 		return nil, err
 	}
 	m.record(ctx, audit.Record{Event: audit.ConfigChanged, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
-	if err := m.publishConfig(row.ID, doc, secrets); err != nil { // the file is a copy of the registry
-		m.cfg.Logger.Warn("settings not copied to the working folder", "extension", row.ID, "err", err)
-	}
+	m.republish(ctx, row.ID, true)
 	return maskSettings(doc, secrets...)
+}
+
+// republish writes the copy of the settings again, because it may have been written when a secret was
+// not yet known as one. If that fails, for example because the package that names its secrets cannot be read,
+// the copy is removed and a warning is logged. Without settings, the file is replaced only if they were set.
+func (m *Manager) republish(ctx context.Context, id string, set bool) {
+	doc, err := m.cfg.Registry.Config(ctx, id)
+	if err == nil && (set || string(doc) != "{}") {
+		pkg, e := m.read(id)
+		if err = e; err == nil {
+			err = m.publishConfig(id, doc, pkg.SecretNames())
+		}
+	}
+	if err == nil {
+		return
+	}
+	if work, e := m.openWork(id); e == nil {
+		err = errors.Join(err, hostfs.RemoveTree(work, configFile), work.Close())
+	}
+	m.cfg.Logger.Warn("settings not copied to the working folder", "extension", id, "err", err)
 }
 
 func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string) error {
@@ -235,12 +249,11 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string
 	return replaceConfig(work, public)
 }
 
-// replaceConfig writes the copy to config.json. The extension may have put a link, a pipe or
+// replaceConfig writes the copy to configFile. The extension may have put a link, a pipe or
 // anything else there, so the existing entry is replaced without being opened. Only the extension's
 // user can enter the folder, so the file's mode protects nothing further.
 func replaceConfig(work *os.Root, public []byte) error {
-	const name = "config.json"
-	next := "." + name + "-" + rand.Text()
+	next := "." + configFile + "-" + rand.Text()
 	f, err := work.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
@@ -250,11 +263,11 @@ func replaceConfig(work *os.Root, public []byte) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := work.Rename(next, name); err == nil {
+	if err := work.Rename(next, configFile); err == nil {
 		return nil
 	}
-	if err := hostfs.RemoveTree(work, name); err != nil { // a folder
+	if err := hostfs.RemoveTree(work, configFile); err != nil { // a folder
 		return err
 	}
-	return work.Rename(next, name)
+	return work.Rename(next, configFile)
 }

@@ -245,8 +245,8 @@ func (m *Manager) intact(ctx context.Context, row *Extension) error {
 	return nil
 }
 
-// verify disables enabled packages that are not intact, with an audit record, and loads
-// the view. Open calls it.
+// verify disables enabled packages that are not intact, with an audit record, copies the
+// settings of all, and loads the view. Open calls it.
 func (m *Manager) verify(ctx context.Context) error {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -254,7 +254,11 @@ func (m *Manager) verify(ctx context.Context) error {
 	}
 	for i := range rows {
 		row := &rows[i]
-		if row.Status != Installed || !row.Enabled {
+		if row.Status != Installed {
+			continue
+		}
+		m.republish(ctx, row.ID, false)
+		if !row.Enabled {
 			continue
 		}
 		err := m.intact(ctx, row)

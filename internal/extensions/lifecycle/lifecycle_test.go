@@ -535,6 +535,60 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestADatabaseAddressIsASecret holds that the setting of a dsn_ref is nowhere that agents and operators can read it, also
+// where an older version has copied it.
+func TestADatabaseAddressIsASecret(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	plain := sample("1.0.0")
+	f := plain.with("manifest.json", `"permissions_required":["exec"]`, `"permissions_required":["exec","network","db.read"]`).
+		with("manifest.json", `"permissions":{`, `"network":{"allow":["db.test:5432"]},"permissions":{"network":{"reason":"r"},`+
+			`"db.read":{"reason":"r"},`).
+		with("commands/commands.yaml", "]}]", ", {id: rows, runner: db.query, dsn_ref: warehouse, permissions: [db.read, network]}]}]").
+		with("manifest.json", "1.0.0", "1.1.0")
+	const doc, shown = `{"mode":"a","warehouse":"postgres://app:pw@db.test/x"}`, `{"mode":"a","warehouse":"***"}`
+	file := filepath.Join(r.cfg.Dir, "tools.sample", "work", "config.json")
+	copied := func(when, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(file); string(got) != want {
+			t.Errorf("config.json %s = %s (%v), want %s", when, got, err, want)
+		}
+	}
+	r.must(r.install(plain, lifecycle.Options{}))
+	if _, err := r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage(doc)); err != nil {
+		t.Fatalf("SetConfig before it is a secret: %v", err)
+	}
+	f["install/plan.yaml"] = "steps: []\n" // which sets nothing
+	r.must(r.install(f, lifecycle.Options{}))
+	copied("after an upgrade that makes it a secret", `{"mode":"a"}`)
+	if got, err := r.Config(t.Context(), "tools.sample"); string(got) != shown {
+		t.Errorf("Config = %s, %v; want %s", got, err, shown)
+	}
+	operator := capability.Principal{ID: "user:o", Role: capability.RoleOperator}
+	if _, err := r.SetConfig(t.Context(), operator, "tools.sample", json.RawMessage(doc)); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("SetConfig by an operator = %v, want denied", err)
+	}
+	if got, err := r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage(doc)); string(got) != shown {
+		t.Errorf("SetConfig by an administrator = %s, %v; want %s", got, err, shown)
+	}
+	copied("after it was set", `{"mode":"a"}`)
+	if err := os.WriteFile(file, []byte(doc), 0o600); err != nil {
+		t.Fatalf("writing the copy as an older version did: %v", err)
+	}
+	r.open()
+	copied("after a start", `{"mode":"a"}`)
+	if err := errors.Join(os.WriteFile(file, []byte(doc), 0o600),
+		os.WriteFile(filepath.Join(r.cfg.Dir, "tools.sample", "manifest.json"), []byte("{"), 0o644)); err != nil {
+		t.Fatalf("breaking the package: %v", err)
+	}
+	r.open()
+	copied("after a start with a package that cannot be read", "")
+	if _, err := r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage(doc)); err != nil {
+		t.Fatalf("SetConfig of a package that cannot be read: %v", err)
+	}
+	copied("after it was set with a package that cannot be read", "")
+}
+
 func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -15,22 +15,17 @@ import (
 // maskedValue is shown in place of a secret value.
 const maskedValue = "***"
 
-// secretMember reports whether a member's name suggests a secret.
-func secretMember(name string) bool {
+// SecretMember reports whether a member's name suggests a secret.
+func SecretMember(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range []string{"key", "secret", "token", "password"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })
 }
 
 // secretNames holds the members that the manifest declares as secrets, in addition to
-// those of secretMember.
+// those of SecretMember.
 type secretNames []string
 
-func (n secretNames) secret(name string) bool { return secretMember(name) || slices.Contains(n, name) }
+func (n secretNames) secret(name string) bool { return SecretMember(name) || slices.Contains(n, name) }
 
 // maskSettings replaces secret values with *** at every depth. declared are the names
 // that the manifest uses as secrets, here and in the functions below.

@@ -231,11 +231,7 @@ func (in *install) swap(ctx context.Context) error {
 		}
 	}
 	in.rec = done
-	if len(in.config) > 0 {
-		if doc, err := m.cfg.Registry.Config(ctx, in.new.ID); err != nil || m.publishConfig(in.new.ID, doc, secretsOf(in.pkg)) != nil {
-			m.cfg.Logger.Warn("settings not copied to the working folder", "extension", in.new.ID)
-		}
-	}
+	m.republish(ctx, in.new.ID, false)
 	// The change is complete. The next start removes what cannot be removed now.
 	if m.at("committed") == nil {
 		if err := hostfs.RemoveTree(m.root, trash); err != nil {

@@ -53,13 +53,13 @@ type ArtifactFile struct {
 	*os.File
 }
 
-// Each calls take for every file that was created or changed since LookAtArtifacts, in the order of
-// names, and closes the file afterwards. It returns the names that were left out, with the reason:
-// too large, several hard links, too many. An error of take ends it.
-func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string, err error) {
+// Each calls take for every file of the run that was created or changed since LookAtArtifacts, in the
+// order of names, and closes the file afterwards. It returns the names that were left out, with the reason:
+// too large, several hard links, too many. own reports whether a file is the run's. An error of take ends it.
+func (b *ArtifactsBefore) Each(own func(name string) bool, take func(ArtifactFile) error) (omitted []string, err error) {
 	n := 0
 	err = b.walk(func(root *os.Root, name string, info fs.FileInfo) error {
-		if b.files[name] == stampOf(info) {
+		if b.files[name] == stampOf(info) || !own(name) {
 			return nil
 		}
 		why := ""

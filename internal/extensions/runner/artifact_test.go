@@ -19,7 +19,7 @@ import (
 // found is what a run left, as "name: kind: text".
 func found(t *testing.T, b *runner.ArtifactsBefore) (out, omitted []string) {
 	t.Helper()
-	omitted, err := b.Each(func(f runner.ArtifactFile) error {
+	omitted, err := b.Each(func(string) bool { return true }, func(f runner.ArtifactFile) error {
 		data, err := io.ReadAll(f)
 		out = append(out, fmt.Sprintf("%s: %s: %.20s", f.Name, f.MIME, data))
 		return err

@@ -36,7 +36,8 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	if err != nil {
 		return capability.Result{}, err
 	}
-	if err := p.cfg.Limiter.Take(c.Principal.ID, p.id, a.name); err != nil {
+	user := c.Principal.Person()
+	if err := p.cfg.Limiter.Take(user, p.id); err != nil {
 		return capability.Result{}, err
 	}
 	key := p.cacheKey(a, route, c.Principal.ID)
@@ -49,7 +50,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	waits := time.AfterFunc(waitNoticeDelay, func() {
 		c.Progress(capability.Chunk{Stage: capability.StageQueued, Message: "waiting for its turn"})
 	})
-	leave, err := p.cfg.Queue.Enter(ctx, queue.Job{User: c.Principal.ID, Extension: p.id, Session: c.Session, Priority: a.priority})
+	leave, err := p.cfg.Queue.Enter(ctx, queue.Job{User: user, Extension: p.id, Session: c.Session, Priority: a.priority})
 	told := !waits.Stop()
 	if err != nil {
 		return capability.Result{}, err
@@ -58,9 +59,13 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	if told {
 		c.Progress(capability.Chunk{Stage: capability.StageExecuting, Message: "its turn has come"})
 	}
-	ctx, end := p.cfg.Running.begin(ctx, p.id)
+	writer := ""
+	if p.writes(a) {
+		writer = c.Principal.ID
+	}
+	ctx, running, end := p.cfg.Running.begin(ctx, p.id, writer)
 	defer end()
-	value, ran, err := p.run(ctx, a, route, c)
+	value, ran, err := p.run(ctx, a, route, c, running)
 	if err == nil && a.Cache > 0 {
 		p.cfg.Cache.Put(key, value, a.Cache)
 	}
@@ -131,7 +136,7 @@ func (p *provider) understand(c capability.Call) (*action, *command.Route, Words
 func (p *provider) asRun(a *action, route *command.Route, c capability.Call) Run {
 	return Run{
 		ID: c.Invocation, Extension: p.id, Digest: p.digest, Route: route, Owner: session.Owner{Principal: c.Principal.ID, Session: c.Session},
-		Permissions: a.permissions(), Progress: c.Progress, Agreed: c.Agreed,
+		Person: c.Principal.Person(), Permissions: a.permissions(), Progress: c.Progress, Agreed: c.Agreed,
 	}
 }
 
@@ -151,12 +156,15 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 // run executes the action, stores its artifacts (also if it failed) and, if the output
 // is kept, the session's last response, and returns the Reply as JSON. If only storing
 // the last response fails, the error is failed, reason result_not_kept.
-func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
+func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call, running *one) (
+	json.RawMessage, *capability.Ran, error,
+) {
 	if err := p.agreed(ctx, a, c); err != nil {
 		return nil, nil, err
 	}
 	start := p.cfg.Now()
 	run := p.asRun(a, route, c)
+	run.Shared = running.shared.Load
 	collect := p.watch(a)
 	out, err := a.executor.Execute(ctx, run)
 	ran := &out.Ran
@@ -200,11 +208,16 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 	return value, ran, nil
 }
 
+// writes reports whether a run of the action may leave files that are collected.
+func (p *provider) writes(a *action) bool {
+	return p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(),
+		func(name string) bool { return name == "filesystem.write" || name == "browser" })
+}
+
 // watch records the artifacts before a run, if the action may write files, and returns
 // the function that collects the new ones afterwards.
-func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []string, error) {
-	if p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(),
-		func(name string) bool { return name == "filesystem.write" || name == "browser" }) {
+func (p *provider) watch(a *action) Collect {
+	if p.writes(a) {
 		return p.cfg.Artifacts(p.id)
 	}
 	return func(context.Context, Run) ([]Artifact, []string, error) { return nil, nil, nil }

@@ -40,11 +40,14 @@ type Run struct {
 	Digest    string // of the published package
 	Route     *command.Route
 	Owner     session.Owner // Session is empty outside a session
+	Person    string        // whom the owner's principal works for, or the principal
 	// Permissions are those of the action, which policy has allowed.
 	Permissions []string
 	Progress    func(capability.Chunk)
 	// Agreed is the approved content: the Binds of its preview, or "".
 	Agreed string
+	// Shared reports whether a run for another principal could leave files in the same folder meanwhile.
+	Shared func() bool
 }
 
 // Outcome is the result of a run.
@@ -96,8 +99,11 @@ type Config struct {
 	// Artifacts is called before a run of an extension; the returned function, called
 	// after it, stores the new artifacts and returns them and the omitted ones. If nil,
 	// no artifacts are collected.
-	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
+	Artifacts func(extension string) Collect
 }
+
+// Collect stores the artifacts of a run.
+type Collect func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
 
 // Artifact describes a stored file that a run created.
 type Artifact struct {

@@ -258,7 +258,7 @@ func TestWordsAndObjectsMeanTheSame(t *testing.T) {
 func TestARunIsCountedQueuedAndKept(t *testing.T) {
 	t.Parallel()
 	exec := &recorder{}
-	r := newRig(t, exec, queue.Rates{PerMinute: 1, Burst: 4})
+	r := newRig(t, exec, queue.Rates{PerMinute: 1, Burst: 6})
 	keep := func(input string) runner.Reply {
 		t.Helper()
 		reply, err := r.call("command", "sample.keep", input)
@@ -359,6 +359,26 @@ func BenchmarkExecute(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.exec.runs = r.exec.runs[:0]
+	}
+}
+
+func TestTheTaskAgentsOfAPersonAreOneUser(t *testing.T) {
+	t.Parallel()
+	exec := &recorder{}
+	r := newRig(t, exec, queue.Rates{PerMinute: 1, Burst: 2})
+	var got []string
+	for _, by := range []capability.Principal{{ID: "agent:a", OnBehalfOf: "user:p"}, {ID: "agent:b", OnBehalfOf: "user:p"}, {ID: "user:q"}} {
+		_, err := r.by.Invoke(t.Context(), capability.Call{
+			Invocation: "run_1", Member: capability.Member{Module: "tools.sample", Kind: runner.Kind, Name: "sample.change"},
+			Principal: by, Input: json.RawMessage(`{}`), Progress: func(capability.Chunk) {},
+		})
+		got = append(got, by.ID+" "+string(capability.CodeOf(err)))
+	}
+	if d := cmp.Diff([]string{"agent:a ", "agent:b overloaded", "user:q "}, got); d != "" {
+		t.Errorf("outcome of one call each (-want +got):\n%s", d)
+	}
+	if len(exec.runs) != 2 || exec.runs[0].Person != "user:p" || exec.runs[1].Person != "user:q" {
+		t.Errorf("runs = %+v, want one of user:p and one of user:q", exec.runs)
 	}
 }
 

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -17,14 +18,23 @@ type Running struct {
 type one struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	writer string      // the principal, if the run may leave files
+	shared atomic.Bool // a run for another principal that may leave files was under way at the same time
 }
 
-// begin adds a run, until the caller calls end. Stop cancels the returned context.
-func (r *Running) begin(ctx context.Context, extension string) (_ context.Context, end func()) {
+// begin adds a run, until the caller calls end. Stop cancels the returned context. writer is the principal
+// of a run that may leave files in the folder of the extension, or "".
+func (r *Running) begin(ctx context.Context, extension, writer string) (_ context.Context, run *one, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	run := &one{cancel, make(chan struct{})}
+	run = &one{cancel: cancel, done: make(chan struct{}), writer: writer}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for other := range r.runs[extension] {
+		if writer != "" && other.writer != "" && other.writer != writer {
+			other.shared.Store(true)
+			run.shared.Store(true)
+		}
+	}
 	if r.runs == nil {
 		r.runs = make(map[string]map[*one]bool)
 	}
@@ -32,7 +42,7 @@ func (r *Running) begin(ctx context.Context, extension string) (_ context.Contex
 		r.runs[extension] = make(map[*one]bool)
 	}
 	r.runs[extension][run] = true
-	return ctx, func() {
+	return ctx, run, func() {
 		cancel()
 		r.mu.Lock()
 		defer r.mu.Unlock()

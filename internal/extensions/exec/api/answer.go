@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"mime"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // answer is a Result with the status line and headers of the response.
@@ -49,9 +49,9 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	if err != nil {
 		media = ""
 	}
-	a := answer{status: clean(res.Status), header: res.Header}
-	a.Status, a.Type = res.StatusCode, media
 	hide := hider(req)
+	a := answer{status: hide(clean(res.Status)), header: res.Header}
+	a.Status, a.Type = res.StatusCode, media
 	var b strings.Builder
 	if !req.Raw {
 		b.WriteString("HTTP " + a.status + "\n")
@@ -62,11 +62,11 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString(show(media, body, req.Raw))
+	a.Body = hide(show(media, body, req.Raw))
+	a.Output = hide(b.String()) + a.Body
 	if cut {
-		fmt.Fprintf(&b, "\n[cut after %d bytes]\n", MaxBody)
+		a.Output += fmt.Sprintf("\n[cut after %d bytes]\n", MaxBody)
 	}
-	a.Output, a.Body = hide(b.String()), hide(show(media, body, req.Raw))
 	a.Metadata = map[string]any{
 		"status": res.StatusCode, "url": hide(masked(u)), "content_type": media, "bytes": len(body), "truncated": cut, "cached": false,
 	}
@@ -76,7 +76,7 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 		"reset": "X-Ratelimit-Reset",
 	} {
 		if v := res.Header.Get(header); v != "" {
-			limits[name] = clean(v)
+			limits[name] = hide(clean(v))
 		}
 	}
 	if len(limits) > 0 {
@@ -131,18 +131,15 @@ func masked(u *url.URL) string {
 	return shown.String()
 }
 
-// hider returns a function that replaces the call's secret with ••• in a text: plain,
-// and as it is encoded in basic authentication, queries and JSON.
+// hider returns a function that replaces the call's secret with ••• in a text, in the forms of
+// [secret.Redactor].
 func hider(req Request) func(string) string {
 	if req.Auth == nil || req.Auth.Secret.Empty() {
-		return func(s string) string { return s }
+		return secret.Redactor("•••")
 	}
 	plain := req.Auth.Secret.Reveal()
-	basic := base64.StdEncoding.EncodeToString([]byte(req.Auth.User + ":" + plain))
-	quoted, err := jsonx.Marshal(plain)
-	if err != nil || len(quoted) < 3 {
-		quoted = []byte(`"` + plain + `"`)
+	if req.Auth.Kind == "basic" { // which hides a short one too, as it is sent
+		return secret.Redactor("•••", req.Auth.User+":"+plain, plain)
 	}
-	return strings.NewReplacer(basic, "•••", plain, "•••", url.QueryEscape(plain), "•••", string(quoted[1:len(quoted)-1]),
-		"•••").Replace
+	return secret.Redactor("•••", plain)
 }

@@ -7,6 +7,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,9 +20,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -44,10 +44,9 @@ type Config struct {
 
 // Client makes calls. It is safe for concurrent use.
 type Client struct {
-	cfg      Config
-	mu       sync.Mutex
-	limiters map[[2]string]*rate.Limiter // by extension and host
-	cache    cache
+	cfg     Config
+	limiter *queue.Limiter
+	cache   cache
 }
 
 // New makes a Client.
@@ -70,7 +69,7 @@ func New(cfg Config) *Client {
 	if cfg.Dialer == nil {
 		cfg.Dialer = &net.Dialer{Timeout: connectTimeout}
 	}
-	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter), cache: cache{entries: make(map[string]*stored)}}
+	return &Client{cfg: cfg, limiter: queue.NewLimiter(queue.Rates{}, time.Now), cache: cache{entries: make(map[string]*stored)}}
 }
 
 // Auth holds the credentials of a call. The secret comes from the extension's settings
@@ -87,6 +86,7 @@ type Request struct {
 	Extension string
 	Version   string        // of the extension; part of the cache key
 	User      string        // part of the cache key: cached answers are never shared between users
+	Person    string        // whose rate the call counts for: the task agents of a person share one; "" is User
 	Policy    egress.Policy // the manifest's hosts, and the operator's addresses
 	Method    string
 	URL       string // absolute; see [FromRoute]
@@ -141,7 +141,7 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	} else {
 		kept = nil
 	}
-	if wait := c.limit(req.Extension, strings.ToLower(u.Host)); wait > 0 {
+	if wait := c.limit(cmp.Or(req.Person, req.User), req.Extension, strings.ToLower(u.Host)); wait > 0 {
 		e := capability.Errorf(capability.CodeOverloaded, op, "too many calls to %s in a short time", u.Host).With("rate_limited", "")
 		e.RetryAfter = wait
 		return Result{}, e
@@ -177,28 +177,15 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	}
 }
 
-// limit takes one call from the rate limit of the extension and host. It returns 0, or
-// how long to wait if the limit is reached; then it takes nothing.
-func (c *Client) limit(extension, host string) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := [2]string{extension, host}
-	l := c.limiters[key]
-	if l == nil {
-		if len(c.limiters) >= maxLimiters { // a full limiter is equivalent to a new one
-			for k, l := range c.limiters {
-				if l.Tokens() >= burst {
-					delete(c.limiters, k)
-				}
-			}
-		}
-		l = rate.NewLimiter(rate.Limit(perMinute)/60, burst)
-		c.limiters[key] = l
+// limit takes one call from the rate limit of the extension and host, of which one user may use a
+// part. It returns 0, or how long to wait if the limit is reached; then it takes nothing.
+func (c *Client) limit(user, extension, host string) time.Duration {
+	place := extension + " " + host
+	if user != "" {
+		user += " " + place // not a limit of all hosts together
 	}
-	r := l.Reserve()
-	if d := r.Delay(); d > 0 {
-		r.Cancel()
-		return d
+	if err := c.limiter.Take(user, place); err != nil {
+		return capability.AsError(err).RetryAfter
 	}
 	return 0
 }

@@ -322,18 +322,36 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 	if _, err := g.client.Do(t.Context(), large); code(err) != "too_large " {
 		t.Errorf(`%v; want code(err) = "too_large "`, err)
 	}
+	mine := g.request("/png")
+	mine.Extension, mine.User = "e.z", "u"
 	for range 20 {
-		if _, err = g.client.Do(t.Context(), g.request("/png")); err != nil {
+		if _, err = g.client.Do(t.Context(), mine); err != nil {
 			break
 		}
 	}
 	if e := capability.AsError(err); e == nil || e.Reason != "rate_limited" || e.RetryAfter <= 0 {
 		t.Errorf(`%v; want e not nil, e.Reason = "rate_limited", e.RetryAfter more than 0`, err)
 	}
-	other := g.request("/png")
-	other.Extension = "e.y"
+	other := mine
+	other.User = "another"
+	if _, err := g.client.Do(t.Context(), other); err != nil {
+		t.Errorf("Do by another user = %v, want nil", err)
+	}
+	other.Extension, other.User = "e.y", "u"
 	if _, err := g.client.Do(t.Context(), other); err != nil {
 		t.Error("another extension pays for it:", err)
+	}
+	ran := 0
+	for i := range 13 { // two task agents of a person
+		agent := g.request("/small")
+		agent.Extension, agent.User, agent.Person = "e.w", fmt.Sprint("agent:", i%2), "user:p"
+		if _, err := g.client.Do(t.Context(), agent); err == nil {
+			ran++
+		}
+	}
+	other.Extension = "e.w"
+	if _, err := g.client.Do(t.Context(), other); err != nil || ran > 11 {
+		t.Errorf("the task agents of a person made %d of 13 calls, then another user got %v, want at most 11 and no error", ran, err)
 	}
 	for name, change := range map[string]func(*api.Request){
 		"no URL":      func(r *api.Request) { r.URL = "x" },
@@ -427,7 +445,11 @@ func TestAnswersAreKeptForTheOneWhoAsked(t *testing.T) {
 func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 	t.Parallel()
 	g := start(t, false, func(_ int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Ratelimit-Limit", r.Header.Get("X-Key"))
 		fmt.Fprintln(w, r.Header.Get("Authorization"), r.Header.Get("X-Key"), r.URL.RawQuery)
+		if r.URL.Query().Has("k") {
+			fmt.Fprintln(w, strings.ToLower(r.URL.RawQuery), "/s3cret%20&%2F%C3%A9", `"s3cret \u0026/é"`, "s3cret &amp;/é")
+		}
 	})
 	for _, a := range []api.Auth{
 		{Kind: "basic", User: "u"}, {Kind: "header", Name: "X-Key"}, {Kind: "query", Name: "k"}, {Kind: "bearer"},
@@ -475,6 +497,7 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 		"/x post //evil.test/v1":                "invalid_input invalid_args",
 		"/x post ../v2":                         "invalid_input invalid_args",
 		"/x post %2e%2e/v2":                     "invalid_input invalid_args",
+		"/x post %252e%252e/v2":                 "POST https://a.test/v1/%252e%252e/v2?k=1 []   false []",
 		"/x post users --json {":                "invalid_input invalid_args",
 		"/x post users --json 1 -d 2":           "invalid_input invalid_args",
 		"/x call http://b.test -X delete":       "DELETE http://b.test []   false []",

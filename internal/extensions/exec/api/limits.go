@@ -10,9 +10,6 @@ const (
 	maxRedirects   = 5
 	maxAttempts    = 3
 	maxRetryDelay  = 30 * time.Second
-	perMinute      = 60
-	burst          = 10
-	maxLimiters    = 4096
 	maxURL         = 8 << 10
 )
 

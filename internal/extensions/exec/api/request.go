@@ -152,7 +152,7 @@ func resolve(base, path string) (string, error) {
 			return "", outside
 		}
 	}
-	full := b.JoinPath(strings.TrimPrefix(p.Path, "/"))
+	full := b.JoinPath(strings.TrimPrefix(p.EscapedPath(), "/")) // which decodes once
 	if full.RawQuery = p.RawQuery; b.RawQuery != "" && p.RawQuery != "" {
 		full.RawQuery = b.RawQuery + "&" + p.RawQuery
 	} else if p.RawQuery == "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // check validates a request before anything is started: invalid_input, reason
@@ -48,6 +50,9 @@ func actions() []string {
 // do opens req.URL if it is set, runs the action on the page, and returns its output
 // with the page's address, title and status.
 func (x *instance) do(ctx context.Context, req Request) (Result, error) {
+	if err := x.exact(req); err != nil {
+		return Result{}, err
+	}
 	if req.URL != "" {
 		if err := x.navigate(ctx, req.URL); err != nil {
 			return Result{}, err
@@ -79,7 +84,8 @@ func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	x.mu.Lock()
 	status := x.status
 	x.mu.Unlock()
-	address, title := x.redact(text.ValidBytes(at.URL, maxURL)), x.redact(fault.OneLine(text.ValidBytes(at.Title, 500)))
+	// Redacted before they are cut, because the cut could leave the beginning of a secret.
+	address, title := text.ValidBytes(x.redact(at.URL), maxURL), fault.OneLine(text.ValidBytes(x.redact(at.Title), 500))
 	meta := map[string]any{"url": address, "title": title}
 	if status != 0 {
 		meta["status"] = status
@@ -93,19 +99,54 @@ func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	return Result{out, meta, made}, nil
 }
 
-// redact removes the values that were filled in as secrets from s.
+// redact removes the values that were filled in as secrets from s, in the forms of [secret.Redactor].
 func (x *instance) redact(s string) string {
-	for _, secret := range x.secrets {
-		s = strings.ReplaceAll(s, secret, "[redacted]")
+	for _, redact := range x.redactors {
+		s = redact(s)
 	}
 	return s
 }
 
-// conceal adds a value to those that redact removes, if it has at least minSecret
-// bytes and the list is not full.
+// partial matches the operators of selectors that compare a part of an attribute.
+var partial = regexp.MustCompile(`[*^$|~]=`)
+
+// exact returns invalid_input if a selector compares parts of attributes while a secret is filled in: whether it
+// fits would give the secret letter by letter.
+func (x *instance) exact(req Request) error {
+	fields := append(slices.Clone(req.Fields), Field{Selector: req.Selector})
+	if (len(x.secrets) > 0 || slices.ContainsFunc(fields, func(f Field) bool { return !f.Secret.Empty() })) &&
+		slices.ContainsFunc(fields, func(f Field) bool { return partial.MatchString(f.Selector) }) {
+		return fault.InvalidArgs("", "once a secret was filled in, a selector compares whole attributes, "+
+			"as in [name=value]: without * ^ $ | ~ before =")
+	}
+	return nil
+}
+
+// unshown returns an error if the page shows a value that was filled in as a secret: a picture of it
+// cannot be redacted.
+func (x *instance) unshown(ctx context.Context) error {
+	if len(x.secrets) == 0 {
+		return nil
+	}
+	var got struct {
+		Text string
+		More bool
+	}
+	if err := x.script(ctx, shownScript, map[string]any{"most": maxShown}, &got); err != nil {
+		return err
+	}
+	if !got.More && x.redact(got.Text) == got.Text {
+		return nil
+	}
+	return capability.Errorf(capability.CodeDenied, op, "the page shows a secret that was filled in, or too much text to be sure").
+		With("secret_shown", "go on to another page first")
+}
+
+// conceal adds a value to those that redact removes, if it has at least minSecret bytes.
 func (x *instance) conceal(value string) {
-	if len(value) >= minSecret && len(x.secrets) < 4*maxFields && !slices.Contains(x.secrets, value) {
-		x.secrets = append(x.secrets, value)
+	if len(value) >= minSecret && !slices.Contains(x.secrets, value) {
+		x.secrets, x.redactors = append(x.secrets, value), append(x.redactors, secret.Redactor("[redacted]", value))
+		x.longest = max(x.longest, len(value))
 	}
 }
 
@@ -162,7 +203,7 @@ func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
 			return "", missing(f.Selector)
 		case !got.Fillable:
 			return "", fault.InvalidArgs("", "what fits the selector %.200q cannot be filled in, or has no such choice", f.Selector)
-		case got.Hidden: // a password, from any source
+		case got.Hidden && len(x.secrets) < maxPasswords: // a password, from any source
 			x.conceal(value)
 		}
 		b.WriteString("filled " + fault.OneLine(text.ValidBytes(f.Selector, 200)) + " with •••\n")
@@ -184,7 +225,11 @@ func (x *instance) extract(ctx context.Context, req Request) (string, error) {
 	if !got.Found {
 		return "", missing(req.Selector)
 	}
-	out := fault.Clean(x.redact(text.ValidBytes(got.Text, 4*maxText)))
+	out := x.redact(got.Text)
+	if got.More { // it may end within a secret
+		out = text.ValidBytes(out, max(0, len(out)-maxExpansion*x.longest))
+	}
+	out = fault.Clean(text.ValidBytes(out, 4*maxText))
 	if !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
@@ -220,6 +265,9 @@ func (x *instance) document(ctx context.Context, req Request) ([]Artifact, error
 // artifact runs a DevTools method that returns a file in base64, and writes the file to
 // the work directory as name-RUN.suffix.
 func (x *instance) artifact(ctx context.Context, req Request, method string, params any, name, suffix, mime string) ([]Artifact, error) {
+	if err := x.unshown(ctx); err != nil {
+		return nil, err
+	}
 	var got struct {
 		Data string `json:"data"`
 	}

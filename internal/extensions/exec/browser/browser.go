@@ -10,6 +10,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -59,9 +60,11 @@ type key struct{ principal, session, extension string }
 
 // slot holds the browser of a key, and serializes the calls that use it.
 type slot struct {
-	turn chan struct{} // capacity 1: the call that has sent to it uses the browser
-	x    *instance     // nil if no browser runs
-	uses int           // calls that use the browser or wait for it
+	turn   chan struct{} // capacity 1: the call that has sent to it uses the browser
+	x      *instance     // nil if no browser runs
+	uses   int           // calls that use the browser or wait for it
+	person string
+	left   time.Time // when uses became 0
 }
 
 // New returns a set of browsers, none of which runs yet.
@@ -112,6 +115,7 @@ type Request struct {
 	Action string // navigate, screenshot, fill_form, click, extract, pdf
 
 	Principal, Session, Extension string
+	Person                        string // whom Principal works for, or itself
 	Digest                        string // of the extension's package
 	Run                           string // names the artifact
 
@@ -146,7 +150,7 @@ type Result struct {
 // one session wait for each other. Without a session, the browser ends with the call.
 // Errors: unavailable, reason tool_not_found (no browser is installed) or those of the
 // sandbox; denied, reason security_violation (a refused scheme or host); invalid_input;
-// not_found (no element matches the selector); overloaded (Config.Most browsers run);
+// not_found (no element matches the selector); overloaded (Config.Most browsers are in use, or too many by one person);
 // timeout; cancelled; failed, reason execution_failed.
 func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
@@ -161,7 +165,7 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	if req.Session == "" {
 		k.session = "\x00" + req.Run // differs from every session
 	}
-	s, err := b.take(ctx, k)
+	s, err := b.take(ctx, k, cmp.Or(req.Person, req.Principal))
 	if err != nil {
 		return Result{}, ended(err, req.Timeout)
 	}
@@ -198,27 +202,29 @@ func ended(err error, after time.Duration) error {
 }
 
 // take waits until no other call uses the key's browser, and returns its slot, which
-// the caller gives back with leave. If the slot is new and Config.Most slots are in
-// use, the error is overloaded at once.
-func (b *Browsers) take(ctx context.Context, k key) (*slot, error) {
+// the caller gives back with leave. If the slot is new and Config.Most browsers run, an
+// unused one ends first. If all are in use, or person uses three quarters of Most, the
+// error is overloaded at once.
+func (b *Browsers) take(ctx context.Context, k key, person string) (*slot, error) {
 	b.mu.Lock()
 	s := b.slots[k]
-	if s == nil {
-		running := 0
-		for _, other := range b.slots {
-			if other.x != nil || other.uses > 0 {
-				running++
-			}
-		}
-		if running >= b.cfg.Most {
+	var old *instance
+	if s == nil || s.uses == 0 {
+		var ok bool
+		if old, ok = b.admit(person, s == nil); !ok {
 			b.mu.Unlock()
-			return nil, fault.QueueFull(running, time.Minute)
+			return nil, fault.QueueFull(b.cfg.Most, time.Minute)
 		}
-		s = &slot{turn: make(chan struct{}, 1)}
+	}
+	if s == nil {
+		s = &slot{turn: make(chan struct{}, 1), person: person}
 		b.slots[k] = s
 	}
 	s.uses++
 	b.mu.Unlock()
+	if old != nil {
+		<-old.ended
+	}
 	select {
 	case s.turn <- struct{}{}:
 		return s, nil
@@ -226,6 +232,35 @@ func (b *Browsers) take(ctx context.Context, k key) (*slot, error) {
 		b.drop(k, s)
 		return nil, ctx.Err()
 	}
+}
+
+// admit reports whether person may use one more slot. If it is another one and all are taken, it stops the browser
+// that is unused longest, of those of the person who has most, and returns it. The caller holds the lock.
+func (b *Browsers) admit(person string, another bool) (stopped *instance, ok bool) {
+	has, used := make(map[string]int), 0
+	for _, s := range b.slots {
+		if has[s.person]++; s.person == person && s.uses > 0 {
+			used++
+		}
+	}
+	if used >= max(1, b.cfg.Most*3/4) {
+		return nil, false
+	}
+	if !another || len(b.slots) < b.cfg.Most {
+		return nil, true
+	}
+	var old *slot
+	for _, s := range b.slots {
+		if s.uses == 0 && (old == nil || cmp.Or(has[s.person]-has[old.person], old.left.Compare(s.left)) > 0) {
+			old = s
+		}
+	}
+	if old == nil {
+		return nil, false
+	}
+	delete(b.slots, old.x.key)
+	old.x.stop()
+	return old.x, true
 }
 
 // leave gives back a slot that take has returned.
@@ -241,6 +276,7 @@ func (b *Browsers) drop(k key, s *slot) {
 	if s.uses--; s.uses == 0 && s.x == nil {
 		delete(b.slots, k)
 	}
+	s.left = time.Now()
 }
 
 // forget removes an ended browser from its slot, and an unused slot from the set.

@@ -112,8 +112,11 @@ type instance struct {
 	denied  string // why a document was refused; cleared by refused
 	status  int    // of the page's last document
 	secrets []string
-	idle    *time.Timer
-	why     error // why it ended
+	// redactors are those of secrets, of which the longest has longest bytes.
+	redactors []func(string) string
+	longest   int
+	idle      *time.Timer
+	why       error // why it ended
 }
 
 // start starts a browser with one empty page, and waits up to startTimeout for it. The

@@ -6,6 +6,10 @@ import "time"
 const (
 	// minSecret is the length in bytes of the shortest value that is redacted.
 	minSecret = 4
+	// maxPasswords limits the redacted values, except secrets of the extension.
+	maxPasswords = 200
+	// maxExpansion is the number of bytes in which an encoding writes one.
+	maxExpansion = 6
 	// maxHeight limits the width and height of a full-page screenshot, in pixels.
 	maxHeight = 10_000
 )
@@ -19,6 +23,7 @@ const (
 	maxArtifacts       = 256 // files in work/artifacts
 	maxURL             = 8 << 10
 	maxText            = 256 << 10
+	maxShown           = 4 << 20 // characters of a page that are searched for secrets
 	maxFields          = 50
 )
 

@@ -39,6 +39,25 @@ const (
 	return {Found: true, Fillable: fillable, Hidden: hidden};
 }`
 
+	// shownScript returns the text and the fields of the page, also in open shadow roots and in frames of its
+	// origin, whose elements are of other classes.
+	shownScript = `({most}) => {
+	const parts = [];
+	const look = root => {
+		const top = root.documentElement || root;
+		parts.push(top.innerText || "", top.textContent || "");
+		for (const it of root.querySelectorAll("*")) {
+			const kind = it.localName;
+			if (kind === "textarea" || kind === "input" && it.type !== "password" && it.type !== "hidden") parts.push(it.value);
+			if (it.shadowRoot) look(it.shadowRoot);
+			try { if (it.contentDocument) look(it.contentDocument); } catch {}
+		}
+	};
+	look(document);
+	const text = parts.join("\n");
+	return {Text: text.slice(0, most), More: text.length > most};
+}`
+
 	extractScript = `({selector, what, most}) => {
 	const root = selector ? document.querySelector(selector) : (what === "table" ? document.querySelector("table") : document.body);
 	if (!root) return {Found: false};
