@@ -159,7 +159,7 @@ func (s *Service) Routes(mux *http.ServeMux) {
 		Door: s.cfg.Door, Agents: s.workers, Accounts: s.workers, Console: s.workers.sessions,
 		Workspaces: s.folders.Manager, NoWorkspaces: s.folders.missing, Scratch: s.folders.scratch,
 		Threads: c.registry, Launcher: c.launcher, Supervisor: c.coordinator, Choice: s.workers.chooser, Feed: c.feed, Roots: s.agentRoots(),
-		Unrouted: s.cfg.Unrouted,
+		Taken: s.workers.records.taken, Unrouted: s.cfg.Unrouted,
 	}).Routes(mux)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/programcheck"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
@@ -35,6 +36,7 @@ type taskAgents struct {
 	skills   *taskSkills
 	blockers *blockers
 	consents consents
+	proofs   *proofs
 }
 
 // open creates all parts of the service in s.workers and s.folders. Files, programs and
@@ -63,6 +65,9 @@ func (s *Service) open(ctx context.Context) error {
 	}
 	t.skills = s.openSkills(t)
 	parent := environment(os.Environ())
+	t.proofs.cfg = programcheck.Config{
+		Dir: s.path("agents", "checks"), Self: self, Version: s.cfg.Version, UID: os.Getuid(), Parent: parent, Rules: rules, Logger: s.logger,
+	}
 	t.Agents, err = agents.New(ctx, agents.Config{
 		Dir: s.path("agents"), Home: user, Own: s.cfg.Home, Self: self, Version: s.cfg.Version, Server: s.cfg.Address, Parent: parent,
 		UID:   os.Getuid(),
@@ -73,7 +78,7 @@ func (s *Service) open(ctx context.Context) error {
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
 		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
-		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
+		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Prove: t.proofs.prove, Logger: s.logger,
 	})
 	if err != nil {
 		return err
@@ -196,6 +201,14 @@ func (a agentRecords) Session(ctx context.Context, by capability.Principal, i se
 	}
 	a.append(ctx, rec, audit.Written)
 	a.s.cfg.Publish("agent."+event, map[string]any{"session_id": i.ID, "framework": i.AdapterType, "status": i.Status})
+}
+
+// taken records that a person types into the terminal of a session from now on.
+func (a agentRecords) taken(ctx context.Context, by capability.Principal, i sessions.Info) {
+	a.append(ctx, audit.Record{
+		Logger: "agents", Event: audit.TerminalTaken, Session: i.ID, User: by.ID,
+		Metadata: audit.Metadata{WorkDir: i.Workdir, Attrs: []audit.Attr{{Key: "framework", Value: string(i.AdapterType)}}},
+	}, audit.Synced)
 }
 
 func (a agentRecords) append(ctx context.Context, rec audit.Record, d audit.Durability) {

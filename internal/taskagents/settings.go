@@ -34,6 +34,7 @@ func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 		return err
 	}
 	t.consents = consents{rows.Row("setups"), t.records}
+	t.proofs = &proofs{store: rows.Row("proofs"), turn: make(chan struct{}, 1)}
 	book, err := choice.OpenBook(ctx, rows.Row("choice"))
 	t.chooser = &chooser{book: book, settings: t.settings, logger: s.logger}
 	return err

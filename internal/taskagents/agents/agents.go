@@ -223,8 +223,8 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 // On failure all preparations are undone.
 //
 // Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, bad_mode,
-// no_structured_mode, and those of [programs.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
-// overloaded (too_many_sessions), and those of the parts.
+// no_structured_mode, and those of [programs.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed,
+// agent_unproven), overloaded (too_many_sessions), and those of the parts.
 func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request) (Info, error) {
 	const op = "tasks.spawn"
 	name, ok := programs.Normalise(req.AgentType)
@@ -256,24 +256,31 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	if req.Mode == "" && programs.Of(name).Protocol != "" && program.Auth.Status != preflight.Unauthenticated {
 		req.Mode = sessions.Structured // a login needs the program's own screen
 	}
-	rules, _, err := detect.Pick(a.cfg.Rules, name, program.Version)
+	rules, remark, err := detect.Pick(a.cfg.Rules, name, program.Version)
 	if err != nil {
 		return Info{}, err
+	}
+	if req.Preset == "" {
+		req.Preset = programs.Permissive
+		if req.Workdir == "" {
+			req.Preset = programs.Autonomous
+		}
+	}
+	if remark != "" {
+		if remark, err = a.proven(ctx, program, remark, req); err != nil {
+			return Info{}, err
+		}
 	}
 	id := sessions.NewID()
 	g := &agent{
 		owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task,
 		memory: req.Memory, turned: make(chan struct{}, 1),
 	}
-	made := false
-	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name), req.Trusted); err != nil {
-		return Info{}, err
+	if remark != "" {
+		g.notes = append(g.notes, remark)
 	}
-	if g.preset == "" {
-		g.preset = programs.Permissive
-		if made {
-			g.preset = programs.Autonomous
-		}
+	if g.workdir, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name), req.Trusted); err != nil {
+		return Info{}, err
 	}
 	undone := func(event string) error {
 		a.disarm(id)
@@ -328,7 +335,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	if err != nil {
 		return nil, err
 	}
-	g.notes, g.mask = plan.Notes, secret.NewMasker(credentials(plan.Env, req.Custom)).Mask
+	g.notes, g.mask = append(g.notes, plan.Notes...), secret.NewMasker(credentials(plan.Env, req.Custom)).Mask
 	if !g.structured {
 		a.named(g, plan.ResumeToken)
 	}
@@ -423,38 +430,58 @@ func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Res
 	return list[i], nil
 }
 
+// proven checks a program whose version is not among those of its rules. It returns the note for the
+// session, or unavailable (agent_unproven) if the preset depends on questions that the program may not
+// ask.
+func (a *Agents) proven(ctx context.Context, program preflight.Result, remark string, req Request) (note string, err error) {
+	if a.cfg.Prove == nil || programs.Of(program.Adapter).Protocol == "" {
+		return remark, nil
+	}
+	why, err := a.cfg.Prove(ctx, program)
+	switch {
+	case err != nil:
+		return "", err
+	case why == "":
+		return remark + "; it was checked before its first task, and asks as it must", nil
+	case programs.MustAsk(program.Adapter, req.Preset):
+		return "", capability.Errorf(capability.CodeUnavailable, "tasks.spawn", "%s, and failed its check: %s", remark, why).
+			With("agent_unproven", "use the preset readonly or autonomous, which need no answers, or a version of the range; look closer with: junctor debug canary "+
+				string(program.Adapter))
+	}
+	return remark + ", and failed its check, so presets that ask are not offered: " + why, nil
+}
+
 // place returns the real path of a session's working directory: a new scratch folder if asked
-// is "" (made is true), otherwise asked. It fails with denied, reason workdir_outside_allowed,
+// is "", otherwise asked. It fails with denied, reason workdir_outside_allowed,
 // if asked is relative, not a directory, or not below a root unless it is trusted.
-func (a *Agents) place(id, asked, label string, trusted bool) (dir string, made bool, err error) {
+func (a *Agents) place(id, asked, label string, trusted bool) (dir string, err error) {
 	const op = "tasks.spawn"
 	if asked == "" {
-		dir, err = a.cfg.Scratch.Create(id, label)
-		return dir, true, err
+		return a.cfg.Scratch.Create(id, label)
 	}
 	outside := capability.Errorf(capability.CodeDenied, op, "the folder %.200q does not exist or is outside of those that agents may work in",
 		asked).
 		With("workdir_outside_allowed", "allow it in the configuration, or leave workdir out: then a folder is made")
 	if !filepath.IsAbs(asked) {
-		return "", false, outside
+		return "", outside
 	}
 	dir, err = filepath.EvalSymlinks(asked)
 	if err != nil {
-		return "", false, outside
+		return "", outside
 	}
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return "", false, outside
+		return "", outside
 	}
 	if trusted {
-		return dir, false, nil
+		return dir, nil
 	}
 	for _, root := range a.cfg.Roots {
 		if root, err := filepath.EvalSymlinks(root); err == nil && (dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")) {
-			return dir, false, a.cfg.Scratch.Adopt(dir, id)
+			return dir, a.cfg.Scratch.Adopt(dir, id)
 		}
 	}
-	return "", false, outside
+	return "", outside
 }
 
 func accepted() string {

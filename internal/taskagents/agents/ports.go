@@ -56,8 +56,8 @@ type Equipment struct {
 	Session, Thread, Task, Repo string
 }
 
-// Config holds the dependencies of the service. All fields but Skills, Ask, Decided, Logger
-// and Login are required.
+// Config holds the dependencies of the service. All fields but Skills, Ask, Decided, Prove,
+// Logger and Login are required.
 type Config struct {
 	Dir      string // existing folder of the service; not below the temporary folder
 	Home     string // home directory of the user
@@ -86,5 +86,8 @@ type Config struct {
 	// may be nil, and must not block, because the program waits for its hook.
 	Decided func(session, text string)
 	Login   func() map[string]string // returns the variables for logins of programs; nil: Parent
-	Logger  *slog.Logger
+	// Prove checks a program whose version its rules were not tested with, and returns why it cannot be
+	// relied on to ask the user, or "". It may take a minute. nil: all programs are relied on.
+	Prove  func(ctx context.Context, program preflight.Result) (why string, err error)
+	Logger *slog.Logger
 }

@@ -122,6 +122,7 @@ func (r *Report) read(b *body) {
 	case "UserPromptSubmit", "BeforeAgent":
 		r.Kind = Submitted
 		busy(detect.PhaseThinking)
+		r.Fact.Begin = true
 	case "PreToolUse", "BeforeTool":
 		r.Kind, r.Tool, r.Input, r.Call = ToolStart, clip(b.Tool, maxName), b.ToolInput, clip(b.Call, maxName)
 		busy(detect.PhaseTool + ":" + r.Tool)

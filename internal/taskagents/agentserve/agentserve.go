@@ -63,6 +63,8 @@ type Config struct {
 	Choice     Choice
 	Feed       *bus.Bus // carries the coordinator's events
 	Roots      []string // folders whose files may be shared
+	// Taken records that a person took the keyboard of a session's terminal over.
+	Taken func(ctx context.Context, by capability.Principal, session sessions.Info)
 	// Unrouted answers requests that no route of mux matches.
 	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 }

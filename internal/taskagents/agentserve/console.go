@@ -33,7 +33,9 @@ const consoleMessage = 1 << 20 // bytes of one message of a client
 type viewer struct {
 	console Console
 	conn    *websocket.Conn
-	who     string
+	by      capability.Principal
+	taken   func(ctx context.Context, by capability.Principal, session sessions.Info)
+	who     string            // by and its connection, which holds the keyboard
 	next    map[string]uint64 // offset of the next output, by session
 	binary  map[string]bool   // sessions whose output is sent in base64
 	rest    map[string][]byte // incomplete character at the end of the output, by session
@@ -95,7 +97,8 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	v := &viewer{
-		console: s.Console, conn: conn, who: who.ID + " " + r.RemoteAddr, next: map[string]uint64{}, binary: map[string]bool{},
+		console: s.Console, conn: conn, by: who, taken: s.Taken, who: who.ID + " " + r.RemoteAddr,
+		next: map[string]uint64{}, binary: map[string]bool{},
 		rest: map[string][]byte{}, orders: make(chan order),
 	}
 	heard := s.Console.Subscribe()
@@ -126,10 +129,17 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	for err = nil; err == nil && over == 0; {
 		select {
 		case o := <-v.orders:
-			err = v.obey(ctx, o)
+			if err = httpapi.Stands(r, true); err == nil {
+				err = v.obey(ctx, o)
+			}
 		case e := <-news:
-			err = v.tell(ctx, e)
+			if err = httpapi.Stands(r, false); err == nil {
+				err = v.tell(ctx, e)
+			}
 		case <-beat.C:
+			if err = httpapi.Stands(r, false); err != nil {
+				break
+			}
 			ping, done := context.WithTimeout(ctx, consoleWriteTimeout)
 			err = conn.Ping(ping)
 			done()
@@ -138,7 +148,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 		}
 	}
 	for session := range v.next { // a disconnected client loses control
-		_ = v.control(session, false) // fails if another user has control
+		_ = v.control(ctx, session, false) // fails if another user has control
 	}
 	_ = conn.Close(websocket.StatusGoingAway, "")
 	cancel()
@@ -243,7 +253,7 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		}
 		return err
 	case "control":
-		return v.control(o.Session, o.Take)
+		return v.control(ctx, o.Session, o.Take)
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "console",
 		"a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
@@ -268,12 +278,15 @@ func (v *viewer) say(ctx context.Context, session, text string) (outcome string,
 	return string(sent), err
 }
 
-func (v *viewer) control(session string, take bool) error {
+func (v *viewer) control(ctx context.Context, session string, take bool) error {
 	s, err := v.terminal(session)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.Control(v.who, take)
 	}
-	return s.Control(v.who, take)
+	if err == nil && take {
+		v.taken(ctx, v.by, s.Info())
+	}
+	return err
 }
 
 // show sends a snapshot of a session; later output continues after it.

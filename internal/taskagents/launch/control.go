@@ -226,6 +226,9 @@ func goingOn(old row.Session, name programs.Name, remembers bool, c Control) str
 	switch {
 	case remembers && c.Operation == Resume:
 		b.WriteString("You were interrupted. Go on where you stopped.")
+		if old.OriginalTask != "" { // a program that was killed may have lost the beginning of the conversation
+			b.WriteString("\n\nIf you do not know the task any more, it is:\n\n> " + strings.ReplaceAll(old.OriginalTask, "\n", "\n> "))
+		}
 	case !remembers:
 		b.WriteString(old.OriginalTask)
 		if old.TaskDelivered {

@@ -39,7 +39,7 @@ func commandOf(input json.RawMessage) (text string, ok bool) {
 		}
 		return strings.Join(list, " "), true
 	}
-	return "", len(object) == 0 || object["shell_id"] != nil || object["bash_id"] != nil // refers to a running command
+	return "", object["shell_id"] != nil || object["bash_id"] != nil || object["task_id"] != nil // refers to a running command
 }
 
 // command returns why a command may not be run, or "" if it may.

@@ -59,7 +59,7 @@ type Decision struct {
 
 // Judge decides about a request. It reads the file system to resolve links, and changes nothing.
 func Judge(r Request) Decision {
-	d := Decision{Category: programs.CategoryOf(r.Framework, r.Tool)}
+	d := Decision{Category: r.category()}
 	verdict := r.Preset.Judge(d.Category)
 	if d.Category == programs.ShellUse && verdict != programs.Auto && r.reads() {
 		d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
@@ -99,6 +99,23 @@ func Judge(r Request) Decision {
 		return d.with(Allow, "preset", "")
 	}
 	return d.with(Ask, "preset", fmt.Sprintf("The preset %s asks before %s.", r.Preset, words(d.Category)))
+}
+
+// category returns the category of the tool. One that is not listed and has a command or a script runs it, whatever
+// a newer version of the program calls it, unless it is named like a tool of an MCP server.
+func (r *Request) category() programs.Category {
+	name := strings.ToLower(r.Tool)
+	if programs.Listed(r.Framework, r.Tool) || strings.HasPrefix(name, "mcp_") || strings.HasPrefix(name, "junctor_") {
+		return programs.CategoryOf(r.Framework, r.Tool)
+	}
+	var input map[string]json.RawMessage
+	_ = jsonx.Unmarshal(r.Input, &input) // anything but an object leaves it empty
+	for _, member := range []string{"command", "cmd", "script", "code"} {
+		if input[member] != nil {
+			return programs.ShellUse
+		}
+	}
+	return programs.Agent
 }
 
 // enter sets the folder in which a command is run, and returns why it may not be, or "".

@@ -66,6 +66,38 @@ func TestPresets(t *testing.T) {
 	}
 }
 
+// TestACommandIsOneWhateverItsToolIsCalled holds that a tool which runs commands is judged as the shell, if the
+// table of the program lacks it too.
+func TestACommandIsOneWhateverItsToolIsCalled(t *testing.T) {
+	r, _ := place(t)
+	push, test := map[string]any{"command": "git push"}, map[string]any{"command": "go test ./..."}
+	for tool, want := range map[string][3]permit.Effect{ // of a push and a test at permissive, and of a push at autonomous
+		"Bash": {permit.Deny, permit.Ask, permit.Deny}, "Monitor": {permit.Deny, permit.Ask, permit.Deny},
+		"PowerShell": {permit.Deny, permit.Ask, permit.Deny}, "NewShell": {permit.Deny, permit.Ask, permit.Deny},
+		"Task": {permit.Allow, permit.Allow, permit.Allow}, "mcp__tasks__add": {permit.Allow, permit.Allow, permit.Allow},
+	} {
+		r.Preset = programs.Permissive
+		got := [3]permit.Effect{judge(r, tool, push).Effect, judge(r, tool, test).Effect}
+		r.Preset = programs.Autonomous
+		got[2] = judge(r, tool, push).Effect
+		if got != want {
+			t.Errorf("%s: got %v, want %v", tool, got, want)
+		}
+	}
+	r.Preset = programs.Permissive
+	for _, member := range []string{"script", "code"} {
+		if d := judge(r, "NewShell", map[string]any{member: "x"}); d.Effect != permit.Ask {
+			t.Errorf("a %s of a tool that is not known: got %+v, want a question", member, d)
+		}
+	}
+	if d := judge(r, "mcpshell", push); d.Effect != permit.Deny {
+		t.Errorf("a push of a tool named mcpshell: got %+v, want a refusal", d)
+	}
+	if d := judge(r, "Bash", map[string]any{}); d.Effect != permit.Ask || d.Rule != "unreadable" {
+		t.Errorf("a command that is not shown: got %+v, want a question", d)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	r, base := place(t)
 	for path, want := range map[string]permit.Effect{

@@ -8,6 +8,24 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// longOptions are those of each program that readsOption accepts, without their values.
+var longOptions = map[string][]string{
+	"grep": strings.Fields("after-context before-context color colour context count exclude exclude-dir extended-regexp files-with-matches " +
+		"files-without-match fixed-strings ignore-case include invert-match line-number line-regexp max-count no-filename no-messages null " +
+		"only-matching perl-regexp quiet recursive regexp text with-filename word-regexp"),
+	"rg": strings.Fields("after-context before-context case-sensitive color column context count count-matches files files-with-matches " +
+		"files-without-match fixed-strings glob heading hidden iglob ignore-case invert-match json line-number line-regexp max-columns max-count " +
+		"max-depth max-filesize multiline no-config no-filename no-heading no-ignore no-line-number no-messages null only-matching passthru pcre2 " +
+		"quiet regexp replace smart-case sort sortr stats text threads trim type type-list type-not unrestricted vimgrep with-filename word-regexp"),
+	"ls": strings.Fields("all almost-all author classify color directory full-time group-directories-first human-readable inode numeric-uid-gid " +
+		"recursive reverse size sort time time-style"),
+	"cat":  strings.Fields("number number-nonblank show-all show-ends show-nonprinting show-tabs squeeze-blank"),
+	"head": strings.Fields("bytes lines quiet silent verbose"),
+	"tail": strings.Fields("bytes lines quiet silent verbose"),
+	"wc":   strings.Fields("bytes chars lines max-line-length words"),
+	"stat": strings.Fields("format printf terse"),
+}
+
 // onlyLines matches the script of sed that prints lines.
 var onlyLines = regexp.MustCompile(`^[0-9]+(,([0-9]+|\$))?p$`)
 
@@ -70,7 +88,8 @@ func (r *Request) readsCall(name string, args []string, depth int) bool {
 	case "pwd", "true", "echo":
 		return true
 	case "sed":
-		if len(args) < 3 || args[0] != "-n" || !onlyLines.MatchString(args[1]) {
+		// After its files sed still reads options, which may have another script.
+		if len(args) < 3 || args[0] != "-n" || !onlyLines.MatchString(args[1]) || slices.ContainsFunc(args[2:], isOption) {
 			return false
 		}
 		args = args[2:]
@@ -78,17 +97,17 @@ func (r *Request) readsCall(name string, args []string, depth int) bool {
 	default:
 		return false
 	}
+	options := true
 	for _, a := range args {
 		switch {
-		case strings.HasPrefix(a, "-") && a != "-":
-			// An option can name a file, start a program, or follow links out of the folder.
-			if strings.ContainsAny(a, "/~") || slices.ContainsFunc([]string{
-				"--pre", "--hostname-bin", "--search-zip", "--follow", "--file", "--ignore-file", "--deref",
-			}, func(long string) bool { return strings.HasPrefix(a, long) }) {
+		case options && a == "--":
+			options = false
+		case options && isOption(a):
+			if !readsOption(name, a) {
 				return false
 			}
-			short := !strings.HasPrefix(a, "--")
-			if short && (name == "rg" && strings.ContainsAny(a, "zLf") || name == "grep" && strings.ContainsAny(a, "Rf")) {
+		case isOption(a): // after --, where it is a name; refused takes options for none
+			if r.refused("./"+a) != "" {
 				return false
 			}
 		case r.refused(a) != "":
@@ -96,6 +115,25 @@ func (r *Request) readsCall(name string, args []string, depth int) bool {
 		}
 	}
 	return true
+}
+
+func isOption(arg string) bool { return strings.HasPrefix(arg, "-") && arg != "-" }
+
+// shortOptions are those of each program that follow links, name a file, start a program, or never end.
+var shortOptions = map[string]string{"rg": "zLf", "grep": "RfS", "ls": "LH", "stat": "L", "tail": "fF"}
+
+// readsOption reports whether an option of a program of readsCall does not name a file, start a program,
+// or follow links out of the folder. Long options must be written out, because GNU's programs take
+// abbreviations.
+func readsOption(name, arg string) bool {
+	if strings.ContainsAny(arg, "/~") {
+		return false
+	}
+	if long, ok := strings.CutPrefix(arg, "--"); ok {
+		long, _, _ = strings.Cut(long, "=")
+		return slices.Contains(longOptions[name], long)
+	}
+	return !strings.ContainsAny(arg, shortOptions[name])
 }
 
 // plainWord returns a word without expansions; plain is false if it has one.

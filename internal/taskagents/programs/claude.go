@@ -27,7 +27,7 @@ func claudeProgram() Program {
 		Tools: []ToolGroup{
 			{FileRead, []string{"Read", "Grep", "Glob", "LS", "NotebookRead"}},
 			{FileWrite, []string{"Write", "Edit", "NotebookEdit", "MultiEdit"}},
-			{ShellUse, []string{"Bash", "BashOutput", "KillShell"}},
+			{ShellUse, []string{"Bash", "BashOutput", "KillShell", "Monitor", "PowerShell", "REPL"}},
 			{Web, []string{"WebSearch", "WebFetch"}},
 			{Agent, []string{"Task", "Agent", "Skill", "SendMessage", "Workflow"}},
 			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode"}},

@@ -101,15 +101,34 @@ func (p Preset) Judge(c Category) Verdict {
 	return Blocked
 }
 
+// MustAsk reports whether a program keeps a preset only by asking about the use of tools. OpenCode also
+// asks at readonly, where junctor refuses.
+func MustAsk(name Name, p Preset) bool {
+	return p != Autonomous && (p != Readonly || name == OpenCode)
+}
+
 // CategoryOf returns the category of a tool. An unknown tool, for example of an MCP server, has
 // the category Agent.
 func CategoryOf(name Name, tool string) Category {
-	for _, r := range Of(name).Tools {
-		if slices.ContainsFunc(r.Tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
-			return r.Category
-		}
+	if c, ok := categoryOf(name, tool); ok {
+		return c
 	}
 	return Agent
+}
+
+// Listed reports whether a tool is in the program's table of tools.
+func Listed(name Name, tool string) bool {
+	_, ok := categoryOf(name, tool)
+	return ok
+}
+
+func categoryOf(name Name, tool string) (Category, bool) {
+	for _, r := range Of(name).Tools {
+		if slices.ContainsFunc(r.Tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
+			return r.Category, true
+		}
+	}
+	return "", false
 }
 
 // DecisionOf returns the kind of decision that a tool requests from the user, question or plan, or

@@ -51,6 +51,9 @@ func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
 	if err == nil && !s.taken.IsZero() {
 		s.taken = time.Now()
 	}
+	if err == nil {
+		s.noteDraft(data)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return err

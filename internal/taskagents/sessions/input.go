@@ -93,21 +93,28 @@ const (
 // accepted the text.
 //
 // Its errors: invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
-// open, which requires Choose or Keys), overloaded (too_many_messages), unavailable
-// (session_ended), timeout (not_ready), failed (submit_failed: the text is still in the input
-// box after Enter was pressed three times), and those of ctx.
+// open, which requires Choose or Keys; draft_open: a user has typed a text and not sent it),
+// overloaded (too_many_messages), unavailable (session_ended), timeout (not_ready), failed
+// (submit_failed: the text is still in the input box after Enter was pressed three times), and
+// those of ctx.
 func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, error) {
 	return s.x.Send(ctx, plain(text), atOnce, s.blocked)
 }
 
-// blocked returns an error if no text can be sent because the session has ended or waits for an
-// answer or a login. The caller holds mu.
+// blocked returns an error if no text can be sent because the session has ended, waits for an
+// answer or a login, or holds a draft. The caller holds mu.
 func (s *Session) blocked() error {
 	if s.gone {
 		return s.x.Ended()
 	}
-	return s.spec.Mask.Blocked(s.detector.Status(), "see its screen with: junctor tasks attach "+s.spec.ID,
-		"answer it with keys, or choose one of its options")
+	if err := s.spec.Mask.Blocked(s.detector.Status(), "see its screen with: junctor tasks attach "+s.spec.ID,
+		"answer it with keys, or choose one of its options"); err != nil {
+		return err
+	}
+	if _, shown := s.drafted(); shown && s.taken.IsZero() { // during control, messages wait
+		return s.draftOpen()
+	}
+	return nil
 }
 
 // plain returns a text without escape sequences and control characters other than line feeds and
@@ -207,11 +214,11 @@ func (s *Session) typed(m *Text) (Outcome, error) {
 	}
 }
 
-// takes reports whether a message may be typed now: no user has control, no dialog is open, and
+// takes reports whether a message may be typed now: no user has control or a draft, no dialog is open, and
 // the program is ready, or busy if the message has AtOnce or a command in a shell reads a line. The
 // caller holds mu.
 func (s *Session) takes(m *Text) bool {
-	if !s.taken.IsZero() || s.view().Dialog != nil {
+	if draft, _ := s.drafted(); draft || !s.taken.IsZero() || s.view().Dialog != nil {
 		return false
 	}
 	switch s.detector.Status().State {

@@ -52,6 +52,7 @@ type Session struct {
 	watch    watching
 	holder   string    // user with control
 	taken    time.Time // last input of that user; zero if no user has control
+	draft    *draft    // what a user may have typed and not sent
 }
 
 // result is a turn's last message, from a better source than the screen.
@@ -216,7 +217,7 @@ func (s *Session) tick() {
 		s.mu.Lock()
 		now := time.Now()
 		s.moved(s.detector.Tick(now))
-		next := s.look(now)
+		next := s.settleDraft(now, s.look(now))
 		if at, ok := s.detector.Next(); ok && at.Before(next) {
 			next = at
 		}

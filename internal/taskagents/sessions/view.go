@@ -31,17 +31,10 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	if s.gone {
 		return
 	}
-	if response != "" {
-		source := "hook"
-		if f.Class == 1 {
-			source = "structured"
-		}
-		s.result = result{response, source}
-	}
 	if token != "" {
 		s.info.ResumeToken = token
 	}
-	if f.Source == "hook:UserPromptSubmit" || f.Source == "hook:BeforeAgent" {
+	if f.Begin {
 		s.submits++
 	}
 	now := time.Now()
@@ -49,7 +42,14 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	if f.State == detect.Ready && f.Phase == "" && s.info.Status == detect.Ready {
 		return // the state is known, with more detail about the last turn
 	}
-	s.detector.Fact(now, f)
+	late := s.detector.Fact(now, f)
+	if response != "" && !late {
+		source := "hook"
+		if f.Class == 1 {
+			source = "structured"
+		}
+		s.result = result{response, source}
+	}
 	s.moved(s.detector.Tick(now))
 	s.x.Notify()
 	poke(s.wake)

@@ -3,6 +3,9 @@ package verbs
 import (
 	"slices"
 	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Talk holds the last session, thread, workspace, folder and repository of a conversation.
@@ -64,4 +67,33 @@ func (t *Talks) Remember(c Call, f func(*Talk)) {
 	}
 	t.order = append(t.order, key)
 	f(talk)
+}
+
+// preview returns what an approval of a call is for besides its input: what it has of its conversation, and what
+// that used last, which is meant where the call names no target. For a message or stop that is an agent.
+func (s *Service) preview(c Call, name Name) (capability.Preview, error) {
+	last := s.talks.Last(c)
+	if v := s.of(c.By); v.cfg.Agents != nil && (name == SendToAgent || name == StopAgent) {
+		if live, err := v.session(c, ""); err == nil {
+			last.SessionID = live.ID()
+		}
+	}
+	details := make(map[string]any)
+	for key, value := range map[string]string{
+		"message": c.Message, "user_role": c.UserRole, "connector": c.Connector, "room_id": c.RoomID, "world_id": c.WorldID, "user_id": c.UserID,
+		"last_agent": last.SessionID, "last_task": last.ThreadID, "last_workspace": last.WorkspaceID, "last_folder": last.Workdir,
+		"last_repository": last.Repo,
+	} {
+		if value != "" {
+			details[key] = value
+		}
+	}
+	if len(c.Recent) > 0 {
+		details["messages"] = c.Recent
+	}
+	if c.Zone != nil {
+		details["time_zone"] = c.Zone.String()
+	}
+	data, err := jsonx.Marshal(details)
+	return capability.Preview{Details: details, Binds: string(data), Metadata: true}, err
 }

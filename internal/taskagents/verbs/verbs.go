@@ -221,7 +221,8 @@ func Action(word string) (capability.Action, bool) {
 // Function is a verb as a capability of the catalog.
 type Function struct {
 	capability.Contribution
-	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
+	Do      func(ctx context.Context, c capability.Call) (json.RawMessage, error)
+	Preview func(ctx context.Context, c capability.Call) (capability.Preview, error)
 }
 
 // Unavailable is the reason that is shown for the verbs if the server runs no task agents.
@@ -253,6 +254,11 @@ func Functions(s *Service) []Function {
 				return nil, err
 			}
 			return jsonx.Marshal(r)
+		}
+		if s != nil {
+			f.Preview = func(_ context.Context, c capability.Call) (capability.Preview, error) {
+				return s.preview(Told(c), row.Name)
+			}
 		}
 		out = append(out, f)
 	}

@@ -165,20 +165,53 @@ func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
 	return m.scanRange(ctx, w, "push in parts, or start from a newer base", "refs/heads/"+w.Branch, "--not", "--remotes=origin")
 }
 
-// scanRange searches the commits that rev-list names for credentials. It fails with too_large if they
-// are too many, with the remedy.
-func (m *Manager) scanRange(ctx context.Context, w Workspace, remedy string, which ...string) error {
-	listed, err := m.run(ctx, w, slices.Concat([]string{"rev-list", "--max-count=" + strconv.Itoa(maxCommits+1)}, which, []string{"--"}))
+// checkRoot fails with denied, reason security_violation, if git lists a commit without parents that has some,
+// as of a shallow repository, because those are not searched.
+func (m *Manager) checkRoot(ctx context.Context, w Workspace, commit string) error {
+	object, err := m.run(ctx, w, []string{"cat-file", "commit", commit})
 	if err != nil {
 		return err
 	}
-	commits := strings.Fields(listed.Stdout.Text())
-	if len(commits) > maxCommits {
+	if head, _, _ := strings.Cut(object.Stdout.Text(), "\n\n"); strings.Contains(head, "\nparent ") {
+		return forged("complete it with: git fetch --unshallow", "omits the history before "+commit)
+	}
+	return nil
+}
+
+// scanRange searches the commits that rev-list names for credentials. It fails with too_large if they
+// are too many, with the remedy.
+func (m *Manager) scanRange(ctx context.Context, w Workspace, remedy string, which ...string) error {
+	list := []string{"rev-list", "--parents", "--max-count=" + strconv.Itoa(maxCommits+1)}
+	listed, err := m.run(ctx, w, slices.Concat(list, which, []string{"--"}))
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(listed.Stdout.Text()), "\n")
+	if len(lines) > maxCommits || listed.Stdout.Truncated() {
 		return capability.Errorf(capability.CodeTooLarge, "workspace.scan", "more than %d commits have to be searched for credentials",
 			maxCommits).With("change_too_large", remedy)
 	}
+	var commits []string
+	for _, line := range lines {
+		ids := strings.Fields(line) // of the commit and its parents
+		switch len(ids) {
+		case 0:
+			continue
+		case 1:
+			err = m.checkRoot(ctx, w, ids[0])
+		case 2:
+		default:
+			err = m.scanMerge(ctx, w, ids[0], ids[1:])
+		}
+		if err != nil {
+			return err
+		}
+		if len(ids) <= 2 {
+			commits = append(commits, ids[0])
+		}
+	}
 	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
-		args := plainDiff("show", "--format=")
+		args := plainDiff("show", "--root", "--format=")
 		return m.command(ctx, m.git, w, gitcmd.Command{Args: append(append(args, part...), "--"), NeedRepository: true})
 	})
 }

@@ -237,25 +237,48 @@ func (m *Manager) forgetToken(id string) error {
 // has another remote address than the record, or settings for URLs or HTTP: a changed address,
 // proxy or TLS check would redirect pushes.
 func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
-	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`}, 1)
+	settings, err := m.configured(ctx, w, `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`)
 	if err != nil {
 		return err
 	}
 	addresses := 0
-	for entry := range strings.SplitSeq(strings.TrimSuffix(string(result.Stdout.Bytes()), "\x00"), "\x00") {
-		switch key, value, _ := strings.Cut(entry, "\n"); {
-		case key == "remote.origin.url" && value == w.Repo.URL:
+	for _, set := range settings {
+		switch {
+		case set.Key == "remote.origin.url" && set.Value == w.Repo.URL:
 			addresses++
-		case key == "remote.origin.fetch", key == "remote.origin.promisor", key == "remote.origin.partialclonefilter":
+		case set.Key == "remote.origin.fetch", set.Key == "remote.origin.promisor", set.Key == "remote.origin.partialclonefilter":
 		default:
 			addresses = -1 << 10
 		}
 	}
-	if addresses == 1 && !result.Stdout.Truncated() {
+	if addresses == 1 {
 		return nil
 	}
 	return capability.Errorf(capability.CodeDenied, "workspace.git", "the workspace's configuration leads to another remote than its own").
 		With("security_violation", "take what was added under url, http and remote.origin out of .git/config")
+}
+
+// configured returns the settings of the repository's own configuration whose keys match a pattern. Those
+// that gitcmd adds to each command are not among them. More than fit into the output fail with denied,
+// reason security_violation.
+func (m *Manager) configured(ctx context.Context, w Workspace, pattern string) ([]gitcmd.Setting, error) {
+	result, err := m.run(ctx, w, []string{"config", "-z", "--show-scope", "--get-regexp", pattern}, 1)
+	if err != nil {
+		return nil, err
+	}
+	if result.Stdout.Truncated() {
+		return nil, capability.Errorf(capability.CodeDenied, "workspace.git", "the workspace's configuration is too large").
+			With("security_violation", "take what is not needed out of .git/config")
+	}
+	var list []gitcmd.Setting
+	fields := strings.Split(string(result.Stdout.Bytes()), "\x00") // scope and setting, each with its end
+	for ; len(fields) > 1; fields = fields[2:] {
+		if fields[0] != "command" {
+			key, value, _ := strings.Cut(fields[1], "\n")
+			list = append(list, gitcmd.Setting{Key: key, Value: value})
+		}
+	}
+	return list, nil
 }
 
 // checkRef fails with invalid_input and the given reason if name is not a valid branch name.

@@ -164,7 +164,7 @@ func FuzzScanDiff(f *testing.F) {
 	f.Add("+++ \"b/\\303\\251\"\n@@ -1,0 +5 @@\n+gh" + "p_" + strings.Repeat("a", 36) + "\n")
 	f.Add("@@ -1 +99999999999999999999,-5 @@\n+x\n-")
 	f.Fuzz(func(t *testing.T, diff string) {
-		for _, found := range scanDiff(diff) {
+		for _, found := range scanDiff(diff, maxFindings) {
 			if found.kind == "" || strings.ContainsRune(found.file, '\n') && !strings.Contains(diff, `\n`) {
 				t.Errorf(`%+v; want found.kind other than "", not (strings.ContainsRune(found.file, '\n') && `+
 					"!strings.Contains(diff, `\\n`))", found)

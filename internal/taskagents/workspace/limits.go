@@ -35,6 +35,8 @@ const maxMarked = 8 << 20 // bytes of a file that is searched for markers
 
 const maxFindings = 20
 
+const maxParents = 66 // of a merge that is searched; as many as the widest that is known
+
 // Limits of scratch.go.
 const (
 	maxScratchSuffix = 1000

@@ -78,11 +78,11 @@ func (m *Manager) push(ctx context.Context, w Workspace, req PublishRequest) (Wo
 	if err := m.checkReviewed(ctx, w, req.Commit); err != nil {
 		return w, err
 	}
-	redirected, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http|remote\..*:.*)\.`}, 1)
+	redirected, err := m.configured(ctx, w, `^(url|http|remote\..*:.*)\.`)
 	if err != nil {
 		return w, err
 	}
-	if redirected.ExitCode == 0 {
+	if len(redirected) > 0 {
 		return w, capability.Errorf(capability.CodeDenied, op, "the configuration of the repository redirects its addresses").
 			With("security_violation", "take what is under url and http, and remotes that are named like a URL, out of .git/config, or push by hand: git push origin "+w.Branch)
 	}

@@ -367,11 +367,42 @@ func (m *Manager) checkReviewed(ctx context.Context, w Workspace, commit string)
 	}
 	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err == nil && head != commit {
-		err = conflict(ReasonWorkMoved, "look at it again with: junctor tasks diff",
+		return conflict(ReasonWorkMoved, "look at it again with: junctor tasks diff",
 			"the work is at %.12s, and the commit that was shown is %.12s", head, commit).
 			Detail("commit", head)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.checkHistory(ctx, w)
+}
+
+// forged is the error for a repository that shows other objects or other parents than a merge adds, so that
+// the user's own git would be deceived.
+func forged(remedy, what string) error {
+	return capability.Errorf(capability.CodeDenied, "workspace.merge", "the repository does not show what would be merged: it %s", what).
+		With("security_violation", remedy)
+}
+
+// checkHistory fails with denied, reason security_violation, if the repository replaces objects or parents.
+// Our git does not use either.
+func (m *Manager) checkHistory(ctx context.Context, w Workspace) error {
+	replaced, err := m.line(ctx, w, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/replace/")
+	if err == nil && replaced != "" {
+		err = forged("see them with: git replace -l; and remove them with: git replace -d", "replaces objects, such as "+replaced)
+	}
+	if err != nil {
+		return err
+	}
+	grafts, err := m.line(ctx, w, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil {
+		return err
+	}
+	grafts = filepath.Join(grafts, "info", "grafts")
+	if info, err := os.Lstat(grafts); err == nil && info.Size() > 0 {
+		return forged("remove the file "+grafts, "gives commits other parents")
+	}
+	return nil
 }
 
 func (m *Manager) sourceStatus(ctx context.Context, s Source) (Status, error) {

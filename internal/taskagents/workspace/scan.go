@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,9 +18,9 @@ type finding struct {
 }
 
 // scanDiff parses a diff without context lines and returns the places in added lines that look
-// like a credential. It uses the lengths in the hunks' headers, so that a line of a file cannot
-// imitate a header.
-func scanDiff(diff string) []finding {
+// like a credential, at most limit. It uses the lengths in the hunks' headers, so that a line of a file
+// cannot imitate a header.
+func scanDiff(diff string, limit int) []finding {
 	var found []finding
 	file, line, added, removed := "", 0, 0, 0
 	for text := range strings.Lines(diff) {
@@ -27,7 +28,7 @@ func scanDiff(diff string) []finding {
 		switch {
 		case added > 0 && strings.HasPrefix(text, "+"):
 			for _, t := range secret.FindTokens(text[1:]) {
-				if found = append(found, finding{file, t.Kind, line}); len(found) == maxFindings {
+				if found = append(found, finding{file, t.Kind, line}); len(found) == limit {
 					return found
 				}
 			}
@@ -77,7 +78,9 @@ func diffPath(s string) string {
 // plainDiff returns the arguments of a diff for scanning: all files as text, without context
 // lines, and without renames, which would hide lines.
 func plainDiff(subcommand string, rest ...string) []string {
-	return diffArgs(subcommand, append([]string{"--text", "--unified=0", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/"}, rest...)...)
+	return diffArgs(subcommand, append([]string{
+		"--text", "--unified=0", "--inter-hunk-context=0", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/",
+	}, rest...)...)
 }
 
 // scan calls diff with all things and searches the output for credentials. If the output is
@@ -98,18 +101,57 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 			return err
 		}
 		if !result.Stdout.Truncated() {
-			return leak(scanDiff(string(result.Stdout.Bytes())))
+			return leak(scanDiff(string(result.Stdout.Bytes()), maxFindings))
 		}
 		if len(things) == 1 {
-			return capability.Errorf(capability.CodeTooLarge, "workspace.scan",
-				"a change is larger than %d MiB and cannot be searched for credentials", largeOutput>>20).
-				With("change_too_large", "leave large files out of the repository").Detail("thing", things[0])
+			return changeTooLarge(things[0])
 		}
 	}
 	if err := m.scan(ctx, things[:half], diff); err != nil {
 		return err
 	}
 	return m.scan(ctx, things[half:], diff)
+}
+
+func changeTooLarge(thing string) error {
+	return capability.Errorf(capability.CodeTooLarge, "workspace.scan",
+		"a change is larger than %d MiB and cannot be searched for credentials", largeOutput>>20).
+		With("change_too_large", "leave large files out of the repository").Detail("thing", thing)
+}
+
+// scanMerge searches what a merge commit has and none of its parents: the lines that the differences to all
+// parents add. The difference to one is enough if it has no finding, so one that is too large is left out
+// unless all are.
+func (m *Manager) scanMerge(ctx context.Context, w Workspace, commit string, parents []string) error {
+	if len(parents) > maxParents {
+		return changeTooLarge(commit)
+	}
+	var common []finding
+	compared := false
+	for _, parent := range parents {
+		result, err := m.run(ctx, w, plainDiff("diff", parent, commit, "--"))
+		if err != nil {
+			return err
+		}
+		if result.Stdout.Truncated() {
+			continue
+		}
+		found := scanDiff(string(result.Stdout.Bytes()), largeOutput)
+		if compared {
+			set := make(map[finding]bool, len(found))
+			for _, f := range found {
+				set[f] = true
+			}
+			found = slices.DeleteFunc(common, func(f finding) bool { return !set[f] })
+		}
+		if common, compared = found, true; len(common) == 0 {
+			return nil
+		}
+	}
+	if !compared {
+		return changeTooLarge(commit)
+	}
+	return leak(common[:min(len(common), maxFindings)])
 }
 
 // leak returns the error for findings, with their places but not their text; nil if there are

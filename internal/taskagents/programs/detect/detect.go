@@ -53,6 +53,9 @@ type Detector struct {
 	took     bool      // a sequence has reported work since then
 	tookBy   int       // its number
 	escaped  time.Time
+	sent     time.Time // when Enter was last pressed on a text in ready or starting; kept in its turn
+	returned time.Time // when Enter was last pressed, but for dialogs
+	begun    time.Time // when a hook last reported the begin of a turn
 	turn     time.Time // begin of the current turn; zero if none exists
 	worked   bool      // the program has shown work since it started or became ready
 	fact     *Fact
@@ -81,6 +84,7 @@ type Fact struct {
 	Kind   string // of a blocker
 	Source string // "hook:Stop"
 	Text   string
+	Begin  bool // a turn begins
 	at     time.Time
 }
 
@@ -174,8 +178,11 @@ func (d *Detector) Input(now time.Time, data []byte) {
 			pasted, text = false, text[6:]
 			continue
 		case text[0] == '\r' && !pasted:
+			if d.status.State != Blocked {
+				d.returned = now
+			}
 			if d.status.State == Ready || d.status.State == Starting {
-				d.entered, d.took = now, false
+				d.entered, d.sent, d.took = now, now, false
 				d.drop()
 			}
 		case text[0] == '\x1b': // another key: skip its sequence
@@ -200,10 +207,23 @@ func (d *Detector) drop() {
 }
 
 // Fact applies a fact of class 1 or 2; the next Tick reports it. A fact is ignored while one of
-// a higher class holds.
-func (d *Detector) Fact(now time.Time, f Fact) {
+// a higher class holds. A hook of the end of a turn is ignored, and late is true, if hooks report
+// begins and none has since the last Enter: it belongs to the turn before, and its process was slow.
+func (d *Detector) Fact(now time.Time, f Fact) (late bool) {
 	if d.fact != nil && d.fact.Class < f.Class {
-		return
+		return false
+	}
+	switch {
+	case f.Class != 2:
+	case f.State == Busy:
+		if f.Begin {
+			d.begun = now
+		}
+		if d.cand != nil && d.cand.status.State == Ready { // its time begins again
+			d.cand = nil
+		}
+	case f.State == Ready && !d.begun.IsZero() && d.begun.Before(d.sent):
+		return true
 	}
 	f.at, f.Text = now, text.ClipBytes(f.Text, maxText)
 	d.fact, d.factNews = &f, true
@@ -211,6 +231,7 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 		d.hooked = now
 	}
 	d.changed(now)
+	return false
 }
 
 // Stopping must be called when a client requested the end of the program.

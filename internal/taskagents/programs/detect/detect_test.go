@@ -194,6 +194,50 @@ func TestEscEndsATurnWithoutAHook(t *testing.T) {
 	s.expect(t, "starting", "ready", "busy", "ready:interrupted")
 }
 
+// The process of a hook may be slow, so that the hook is reported after Esc.
+func TestAHookReportedAfterEscDoesNotContinueTheTurn(t *testing.T) {
+	t.Parallel()
+	hook := Fact{Class: 2, State: Busy, Phase: PhaseThinking, Source: "hook:UserPromptSubmit"}
+	ended := []string{"starting", "ready", "busy", "ready:interrupted"}
+	stop := func() *session { return atWork(t).typed("\x1b").print(idle).show(claude("Welcome")) }
+	stop().after(500*time.Millisecond).fact(hook).after(time.Minute).expect(t, ended...)
+	stop().after(settleTimeout).fact(hook).after(time.Minute).expect(t, ended...)
+
+	// A program may continue although Esc was pressed.
+	s := stop().after(settleTimeout).fact(hook).print(busy).show(claude("❯ do it\n✽ Baking… (9s)")).after(settleTimeout)
+	s.expect(t, append(ended, "busy")...)
+	// The next text begins a turn, which a hook may report before the screen shows it.
+	s = stop().after(settleTimeout).typed("again\r").after(time.Second).fact(hook).after(settleTimeout)
+	s.expect(t, append(ended, "busy")...)
+}
+
+// A report of the end of a turn may arrive when the next one has begun, which the program reports first.
+func TestAHookOfTheTurnBeforeDoesNotEndTheNext(t *testing.T) {
+	t.Parallel()
+	begun := Fact{Class: 2, State: Busy, Phase: PhaseThinking, Source: "hook:UserPromptSubmit", Begin: true}
+	tool := Fact{Class: 2, State: Busy, Phase: PhaseThinking, Source: "hook:PostToolUse"}
+	stop := Fact{Class: 2, State: Ready, Phase: PhaseDone, Source: "hook:Stop"}
+	next := func(first bool) *session {
+		s := atWork(t)
+		if first {
+			s.fact(begun).after(time.Second)
+		}
+		s.print(idle).show(claude("❯ do it\n✻ Baked for 3s")).after(settleTimeout)
+		return s.typed("again\r").print(busy).show(claude("❯ do it\n✻ Baked for 3s\n❯ again\n✽ Baking… (1s)")).after(time.Second)
+	}
+	words := []string{"starting", "ready", "busy", "busy", "done", "busy", "busy"}
+	s := next(true).fact(tool).after(time.Second).fact(stop).after(time.Second)
+	s.expect(t, words...)
+	s.fact(begun).after(time.Second).fact(stop).after(time.Second).expect(t, append(words, "done")...)
+
+	// A program that does not report the begin of its turns.
+	next(false).fact(stop).after(time.Second).expect(t, "starting", "ready", "busy", "done", "busy", "done")
+
+	// The reports of the begin and of the end change places, or the second is lost.
+	s = next(true).fact(stop).fact(begun).print(idle).show(claude("❯ again\n✻ Baked for 3s")).after(hookEndTimeout + settleTimeout)
+	s.expect(t, append(words, "done")...)
+}
+
 // The line that the last turn ended with is still there when this one leaves nothing.
 func TestEscBeforeTheFirstWord(t *testing.T) {
 	t.Parallel()
@@ -254,6 +298,9 @@ func TestHooks(t *testing.T) {
 		s := works(true).after(settleTimeout)
 		s.expect(t, "starting", "ready", "busy", "busy:tool")
 		s.fact(stop).after(time.Second).expect(t, "starting", "ready", "busy", "busy:tool", "done")
+		// A hook begins the time again.
+		works(true).after(hookEndTimeout-5*time.Second).fact(Fact{Class: 2, State: Busy, Phase: PhaseTool + ":read_file"}).
+			after(settleTimeout).expect(t, "starting", "ready", "busy", "busy:tool")
 		// The hook may be lost.
 		works(true).after(hookEndTimeout+settleTimeout).expect(t, "starting", "ready", "busy", "busy:tool", "done")
 	})

@@ -82,10 +82,13 @@ func (d *Detector) propose() (proposal, bool) {
 	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookGrace: // a hook yields to newer signals of the terminal
 		d.fact = nil
 		return p, true
-	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
-		// The turn ended at once without a hook, so the program must have waited as long as a
-		// fact holds.
+	case ok && p.status.State == Ready && d.fact.State == Busy && (d.lowerSince.After(d.fact.at) || d.escaped.After(d.returned)):
+		// The turn ended at once without a hook, or Esc ended it and the hook of its start is
+		// late. The program must have looked ready as long as a fact holds.
 		p.settle = max(p.settle, hookGrace)
+		return p, true
+	case ok && p.status.State == Ready && d.fact.State == Busy && d.status.same(hook.status): // the hook of the end may be lost
+		p.settle = max(p.settle, hookEndTimeout)
 		return p, true
 	}
 	return hook, true
