@@ -16,6 +16,8 @@ const CoreExtension = "core"
 type Function struct {
 	capability.Contribution
 	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
+	// Preview implements [capability.Previewer] for the function. It may be nil.
+	Preview func(ctx context.Context, c capability.Call) (capability.Preview, error)
 }
 
 // FunctionSource publishes a fixed list of functions as the module core.
@@ -37,11 +39,11 @@ func NewFunctionSource(functions ...Function) *FunctionSource {
 		m.Contributions = append(m.Contributions, c)
 		p := providers[c.Provider]
 		if p == nil {
-			p = &functionProvider{key: c.Provider, do: make(map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error))}
+			p = &functionProvider{key: c.Provider, functions: make(map[capability.Member]Function)}
 			providers[c.Provider] = p
 			b.Providers = append(b.Providers, p)
 		}
-		p.do[c.Member] = f.Do
+		p.functions[c.Member] = f
 	}
 	b.Modules = []capability.Module{m}
 	return &FunctionSource{b}
@@ -58,8 +60,8 @@ func (s *FunctionSource) Run(ctx context.Context, publish func(capability.Batch)
 
 // functionProvider provides the functions of one provider key of core.
 type functionProvider struct {
-	key capability.ProviderKey
-	do  map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error)
+	key       capability.ProviderKey
+	functions map[capability.Member]Function
 }
 
 // Key returns the provider key.
@@ -67,12 +69,20 @@ func (p *functionProvider) Key() capability.ProviderKey { return p.key }
 
 // Invoke runs the function that the call names.
 func (p *functionProvider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
-	do := p.do[c.Member]
-	if do == nil {
+	f, ok := p.functions[c.Member]
+	if !ok {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
 	}
-	value, err := do(ctx, c)
+	value, err := f.Do(ctx, c)
 	return capability.Result{Value: value}, err
+}
+
+// Preview returns the preview of the function that the call names, or an empty one.
+func (p *functionProvider) Preview(ctx context.Context, c capability.Call) (capability.Preview, error) {
+	if f := p.functions[c.Member]; f.Preview != nil {
+		return f.Preview(ctx, c)
+	}
+	return capability.Preview{}, nil
 }
 
 // FunctionsOf converts functions of a host into functions of core. as gives them their

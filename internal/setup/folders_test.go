@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // TestFoldersThatAMovedServerCannotReachAreShownAndGivenOnlyOnRequest names folders in every way.
@@ -189,5 +190,69 @@ func TestAServerWithAFileDirectlyInTheHomeStaysWithTheStepsThatMoveIt(t *testing
 	asked := []setupserve.Unreached{{Folder: folder, From: "the argument --db"}}
 	if d := cmp.Diff(asked, got.Unreached["memory"]); d != "" {
 		t.Errorf("after the steps, what a question follows about (-want +got):\n%s", d)
+	}
+}
+
+// TestAnImportLeavesSecretsThatItDidNotCreate holds a secret whose value cannot be read just now, and one that has
+// the imported value already.
+func TestAnImportLeavesSecretsThatItDidNotCreate(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{"a server that is added": "x", "a server that is refused": "broken"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			source := filepath.Join(r.user, "away")
+			if err := r.secrets.Link("prod-api-key", "file:"+source); err != nil {
+				t.Fatalf("linking a secret: %v", err)
+			}
+			if err := r.secrets.Set("known-api-key", secret.New("value-0123456789abcdef")); err != nil {
+				t.Fatalf("setting a secret: %v", err)
+			}
+			server := `{"command": "` + command + `", "args": ["%s"], "env": {"API_KEY": "value-0123456789abcdef"}}`
+			got, err := r.Import(t.Context(), admin(), setupserve.Import{
+				File: "x.json", Move: []string{"*"},
+				Text: `{"mcpServers": {"prod": ` + strings.Replace(server, "%s", "1", 1) + `, "known": ` + strings.Replace(server, "%s", "2", 1) + `}}`,
+			})
+			if added := len(got.Moved); err != nil || (added == 2) != (command == "x") {
+				t.Errorf("Import = %+v, %v, want both servers added unless they are refused", got, err)
+			}
+			if err := os.WriteFile(source, []byte("the real key"), 0o600); err != nil {
+				t.Fatalf("writing the source: %v", err)
+			}
+			for name, want := range map[string]string{"prod-api-key": "the real key", "known-api-key": "value-0123456789abcdef"} {
+				if v, err := r.secrets.Get(name); err != nil || v.Reveal() != want {
+					t.Errorf("the secret %s: got %q, %v, want %q", name, v.Reveal(), err, want)
+				}
+			}
+			list, err := r.secrets.List()
+			if want := map[string]int{"x": 3, "broken": 2}[command]; err != nil || len(list) != want {
+				t.Errorf("secrets: got %+v, %v, want %d", list, err, want)
+			}
+		})
+	}
+}
+
+// TestVariablesThatDifferInASignKeepTheirValues holds two variables whose names would make one name of a secret.
+func TestVariablesThatDifferInASignKeepTheirValues(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	env := map[string]string{"API_KEY": "value-of-the-first-0123456789", "API-KEY": "value-of-the-second-0123456789"}
+	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"prod": map[string]any{"command": "x", "env": env}}})
+	if err != nil {
+		t.Fatalf("the file: %v", err)
+	}
+	if got, err := r.Import(t.Context(), admin(), setupserve.Import{File: "x.json", Move: []string{"*"}, Text: string(text)}); err != nil {
+		t.Fatalf("Import = %+v, %v, want no error", got, err)
+	}
+	got := make(map[string]string)
+	for variable, name := range r.upstreams.added[0].EnvSecrets {
+		v, err := r.secrets.Get(name)
+		if err != nil {
+			t.Fatalf("the secret %s: %v, want its value", name, err)
+		}
+		got[variable] = v.Reveal()
+	}
+	if d := cmp.Diff(env, got); d != "" {
+		t.Errorf("the variables (-want +got):\n%s", d)
 	}
 }

@@ -74,7 +74,8 @@ type Secrets interface {
 
 // Tokens creates and revokes tokens.
 type Tokens interface {
-	Authenticate(token string) (capability.Principal, error)
+	// Verify returns the principal of a token, which does not count as a use of it.
+	Verify(token string) (capability.Principal, error)
 	Tokens(ctx context.Context) ([]policy.Token, error)
 	CreateToken(ctx context.Context, by capability.Principal, req policy.TokenRequest) (policy.Token, secret.Value, error)
 	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
@@ -179,12 +180,19 @@ func (s *Service) save(r record) error {
 }
 
 // List implements setupserve.Clients.
-func (s *Service) List(_ context.Context, folder string) []setupserve.Status {
+func (s *Service) List(ctx context.Context, folder string) []setupserve.Status {
+	tokens, _ := s.cfg.Tokens.Tokens(ctx) // none if the store does not answer: the list is shown all the same
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []setupserve.Status
 	for _, c := range clients.All() {
-		out = append(out, s.status(c, folder))
+		st := s.status(c, folder)
+		for _, t := range tokens {
+			if st.SetUp && t.Name == c.Name && t.Live(time.Now()) {
+				st.Used = t.Used
+			}
+		}
+		out = append(out, st)
 	}
 	return out
 }
@@ -376,74 +384,6 @@ func (s *Service) extend(ctx context.Context, known, more record, changes []over
 	return nil
 }
 
-// ownsToken reports whether the live token with the client's name is the one in the client's file.
-func (s *Service) ownsToken(client string) bool {
-	value, _, err := secretstore.ReadFile(s.tokenFile(client))
-	if err != nil {
-		return false
-	}
-	who, err := s.cfg.Tokens.Authenticate(value.Reveal())
-	return err == nil && who.ID == string(capability.RoleAgent)+":"+client
-}
-
-// mayUseToken fails with conflict, reason client_token_exists, if a live token has the client's name
-// and was not created by its setup, because programs that use it would lose their access.
-func (s *Service) mayUseToken(ctx context.Context, c clients.Client, r record) error {
-	if r.CreatesToken || s.ownsToken(c.Name) {
-		return nil
-	}
-	all, err := s.cfg.Tokens.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		if t.Name == c.Name && t.Live(time.Now()) {
-			return capability.Errorf(capability.CodeConflict, "setup",
-				"%s would get a token named %q, and a token of that name exists that setup did not create", c.Title, c.Name).
-				With("client_token_exists", "if no program needs that token, revoke it with: junctor tokens revoke "+c.Name)
-		}
-	}
-	return nil
-}
-
-// token writes a token for the client of r, unless its file has a valid one. The record is stored
-// before the token is created, so that a setup that was killed recognizes its token.
-func (s *Service) token(ctx context.Context, by capability.Principal, r *record) error {
-	if s.ownsToken(r.Client) {
-		r.CreatesToken = false
-		return nil
-	}
-	if r.CreatesToken {
-		if err := s.revoke(ctx, by, r.Client); err != nil {
-			return err
-		}
-	}
-	r.CreatesToken = true
-	if err := s.save(*r); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the record of the setup cannot be written", err)
-	}
-	_, value, err := s.cfg.Tokens.CreateToken(ctx, by, policy.TokenRequest{Role: capability.RoleAgent, Name: r.Client})
-	if err != nil {
-		r.CreatesToken = false
-		return err
-	}
-	if err := hostfs.WriteFile(s.tokenFile(r.Client), []byte(value.Reveal()+"\n")); err != nil {
-		return errors.Join(capability.Wrap(capability.CodeFailed, "setup", "the token of the client cannot be written", err),
-			s.revoke(ctx, by, r.Client))
-	}
-	r.CreatesToken = false
-	return nil
-}
-
-// revoke revokes the token with the client's name, if there is one.
-func (s *Service) revoke(ctx context.Context, by capability.Principal, client string) error {
-	_, err := s.cfg.Tokens.RevokeToken(ctx, by, client)
-	if capability.CodeOf(err) == capability.CodeNotFound {
-		return nil
-	}
-	return err
-}
-
 // movable returns the servers of a configuration that the request names, "*" for all, and
 // notes the others in left.
 func (s *Service) movable(now clients.Config, names []string, left map[string]string) []clients.Server {
@@ -487,6 +427,9 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 	d.ReadOnly, d.ReadWrite = s.folders(server, given)
 	var set []string
 	for _, v := range values {
+		if _, exists := s.stored(v.name); exists {
+			continue // with this value
+		}
 		if err := s.cfg.Secrets.Set(v.name, secret.New(v.value)); err != nil {
 			return err
 		}
@@ -521,12 +464,19 @@ func (s *Service) become(server clients.Server, client string) (d Definition, va
 	return d, values, ""
 }
 
-// taken reports whether an upstream has the name, or one of the secrets exists with another value.
+// taken reports whether an upstream has the name, or one of the secrets exists with another value, or with one
+// that cannot be read now.
 func (s *Service) taken(name string, values []secretValue) bool {
 	return s.cfg.Upstreams.Has(name) || slices.ContainsFunc(values, func(v secretValue) bool {
-		stored, err := s.cfg.Secrets.Get(v.name)
-		return err == nil && subtle.ConstantTimeCompare([]byte(stored.Reveal()), []byte(v.value)) != 1
+		stored, exists := s.stored(v.name)
+		return exists && subtle.ConstantTimeCompare([]byte(stored.Reveal()), []byte(v.value)) != 1
 	})
+}
+
+// stored returns a secret, empty if its value cannot be read, and whether it exists.
+func (s *Service) stored(name string) (value secret.Value, exists bool) {
+	value, err := s.cfg.Secrets.Get(name)
+	return value, err == nil || capability.AsError(err).Reason != secretstore.ReasonUnknown
 }
 
 // definition returns a server as the upstream of a name, and the secrets that it needs.
@@ -562,6 +512,9 @@ func split(server string, in map[string]string, values []secretValue) (plain, se
 			continue
 		}
 		as := server + "-" + strings.Trim(notName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+		for base, n := as, 2; slices.ContainsFunc(values, func(v secretValue) bool { return v.name == as }); n++ {
+			as = base + "-" + strconv.Itoa(n) // API_KEY and API-KEY
+		}
 		secrets[name] = as
 		values = append(values, secretValue{as, in[name]})
 	}

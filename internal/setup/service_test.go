@@ -190,8 +190,18 @@ func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	used := func() time.Time {
+		list := r.List(t.Context(), "")
+		return list[slices.IndexFunc(list, func(s setupserve.Status) bool { return s.Name == "claude" })].Used
+	}
+	if at := used(); !at.IsZero() {
+		t.Errorf("the client's last request before its first: got %v, want none", at)
+	}
 	if who, err := r.policy.Authenticate(token.Reveal()); err != nil || who.ID != "agent:claude" {
 		t.Errorf("the token is of %q (%v), want agent:claude", who.ID, err)
+	}
+	if at := used(); at.IsZero() {
+		t.Error("the client's last request after its first: got none, want its time")
 	}
 	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{}); capability.CodeOf(err) != capability.CodeConflict {
 		t.Errorf("Connect again = %v, want conflict", err)

@@ -79,7 +79,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 	between := relayTo(t, server.Port)
 	_, port, _ := net.SplitHostPort(between.Addr().String())
 	url := strings.Replace(server.Database(t), server.Port, port, 1)
-	db, err := openServer(t.Context(), Postgres{URL: url, Password: secret.New(pgtest.Password)}, 300*time.Millisecond)
+	db, err := openServer(t.Context(), Postgres{URL: url, Password: secret.New(pgtest.Password)}, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ type Migrator interface {
 type Database interface {
 	Migrator
 	SQL() *sql.DB
+	Shared() bool
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 

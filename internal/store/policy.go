@@ -12,11 +12,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of, per_minute, per_day, most`
+const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of, per_minute, per_day, most, used`
 
 func scanToken(s Scanner) (t policy.Token, err error) {
 	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires},
-		instant{&t.Revoked}, delegation{&t.OnBehalfOf}, &t.Limits.PerMinute, &t.Limits.PerDay, &t.Most)
+		instant{&t.Revoked}, delegation{&t.OnBehalfOf}, &t.Limits.PerMinute, &t.Limits.PerDay, &t.Most, instant{&t.Used})
 	return t, err
 }
 
@@ -48,11 +48,11 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 	return d.InTx(ctx, "token "+t.Name, func(tx *sql.Tx) error {
 		ok, err := changed(tx.ExecContext(ctx, `
 			INSERT INTO tokens (`+tokenColumns+`)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
 			WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
 			ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, Nanos(t.Created), Nanos(t.Expires), Nanos(t.Revoked), behalf,
-			t.Limits.PerMinute, t.Limits.PerDay, t.Most))
+			t.Limits.PerMinute, t.Limits.PerDay, t.Most, Nanos(t.Used)))
 		if err == nil && !ok {
 			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("",
 				"choose another name, or revoke that one with: junctor tokens revoke "+t.Name)
@@ -65,6 +65,12 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 func (d *DB) Tokens(ctx context.Context) ([]policy.Token, error) {
 	rows, err := d.sql.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY created, rowid`)
 	return Collect(rows, err, scanToken)
+}
+
+// UseToken moves the last use of a token to at, unless it is later already.
+func (d *DB) UseToken(ctx context.Context, id string, at time.Time) error {
+	_, err := d.sql.ExecContext(ctx, `UPDATE tokens SET used = ?2 WHERE id = ?1 AND used < ?2`, id, Nanos(at))
+	return err
 }
 
 // RevokeToken ends the token with that id, otherwise the newest with that name. A missing or already
@@ -128,9 +134,9 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 		var err error
 		got, err = scanApproval(tx.QueryRowContext(ctx, `
 			SELECT `+approvalColumns+` FROM approvals
-			WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ?
+			WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ? AND channel = ?
 				AND state = 'pending' AND (expires = 0 OR expires > ?)
-			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, Nanos(a.Asked)))
+			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, a.Channel, Nanos(a.Asked)))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -239,9 +245,9 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 		WHERE consumed = 0 AND id = (
 			SELECT id FROM approvals
 			WHERE principal = ?1 AND capability = ?2 AND content_hash = ?3 AND input_digest = ?4
-				AND state = 'approved' AND decision = 'once' AND consumed = 0 AND usable_until > ?5
+				AND state = 'approved' AND decision = 'once' AND consumed = 0 AND usable_until > ?5 AND (channel <> 'client' OR ?6)
 			ORDER BY asked LIMIT 1)
-		RETURNING id`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, Nanos(now)).Scan(&id)
+		RETURNING id`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, Nanos(now), b.Client).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
 	}

@@ -93,6 +93,10 @@ func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) ([]string, e
 	return s.next().ExpireApprovals(ctx, now)
 }
 
+func (s *turns) UseToken(ctx context.Context, id string, at time.Time) error {
+	return s.next().UseToken(ctx, id, at)
+}
+
 func (s *turns) CreateGrant(ctx context.Context, g policy.Grant) error {
 	return s.next().CreateGrant(ctx, g)
 }

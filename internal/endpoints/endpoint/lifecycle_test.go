@@ -321,7 +321,7 @@ func TestAHookThatHangsHoldsUpOnlyItsOwnEndpoint(t *testing.T) {
 		t.Error("it was connected; want an error")
 	}
 	hk.meanwhile(nil)
-	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), Timeout: 50 * time.Millisecond})
+	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), Timeout: 3 * time.Second})
 	fails(t, err, capability.CodeFailed, "lifecycle_failed")
 	if len(r.List()) != 1 {
 		t.Errorf("List() = %+v, want one endpoint", r.List())

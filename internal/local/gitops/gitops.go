@@ -1,5 +1,5 @@
 // Package gitops implements git.status, git.diff and git.command.run on working trees below
-// configured roots. Package gitcmd keeps a hostile repository from executing anything; this
+// configured roots. Package gitcmd keeps a hostile repository from executing anything, and confines git; this
 // package checks the caller's arguments (args.go) and formats the results for the
 // capability-router protocol.
 package gitops
@@ -94,6 +94,9 @@ func (g *gitops) open(op string, input json.RawMessage) (params, tree, error) {
 		return p, tree{}, err
 	}
 	dir, root, err := place.Directory()
+	if err == nil && namesGitDirectory(strings.TrimPrefix(dir, root)) {
+		err = gitDirectory(op, at)
+	}
 	return p, tree{place, dir, root}, err
 }
 
@@ -194,8 +197,13 @@ func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result,
 	if err != nil {
 		return capability.Result{}, err
 	}
+	reads := readsOnly(p.Args)
+	if t.place.ReadOnly && !reads {
+		return capability.Result{}, capability.Errorf(capability.CodeDenied, opRun, "the root %s is read-only", t.place.ID).
+			With("read_only", "use a subcommand that only reads, such as status, diff, log or show")
+	}
 	result, err := g.cfg.Git.Run(ctx, gitcmd.Command{
-		Dir: t.dir, Root: t.root, Args: args, MergeStderr: true,
+		Dir: t.dir, Root: t.root, Args: args, MergeStderr: true, ReadOnly: reads,
 		// Outside a repository, diff, grep and apply access any file of the account.
 		NeedRepository: args[0] != "init" && args[0] != "version",
 	})

@@ -26,8 +26,15 @@ type fixture struct {
 	host *host.Host
 }
 
+// setup returns functions whose git is confined, where this machine can do that.
 func setup(t *testing.T) *fixture {
 	t.Helper()
+	return setupWith(t, gitcmd.Config{Walls: sandbox.New(sandbox.Config{})}, false)
+}
+
+func setupWith(t *testing.T, cfg gitcmd.Config, readOnly bool) *fixture {
+	t.Helper()
+	cfg.Unconfined = true
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -43,12 +50,12 @@ func setup(t *testing.T) *fixture {
 	if err := os.Symlink(filepath.Join(base, "outside"), filepath.Join(f.base, "repo/out")); err != nil {
 		t.Fatal(err)
 	}
-	set, err := roots.Open([]roots.Root{{ID: "main", Path: f.base}})
+	set, err := roots.Open([]roots.Root{{ID: "main", Path: f.base, ReadOnly: readOnly}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = set.Close() })
-	git, err := gitcmd.New(gitcmd.Config{})
+	git, err := gitcmd.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,9 +221,62 @@ func TestCommandRun(t *testing.T) {
 	}
 }
 
+func TestMain(m *testing.M) {
+	if sandbox.IsHelper(os.Args) {
+		os.Exit(sandbox.HelperMain(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+func TestAReadOnlyRootIsNotChanged(t *testing.T) {
+	t.Parallel()
+	f := setupWith(t, gitcmd.Config{}, true) // the arguments decide, also where nothing confines
+	f.write("repo/a.txt", "important work\n")
+	for _, args := range []string{
+		`["reset","--hard"]`, `["checkout","--","a.txt"]`, `["add","a.txt"]`, `["commit","-am","x"]`, `["branch","x"]`, `["branch","-v","x"]`,
+		`["branch","--list","-D"]`, `["tag","x"]`, `["stash"]`, `["stash","push"]`, `["stash","drop"]`, `["remote","add","x","y"]`, `["gc"]`,
+		`["init"]`, `["clean","-fd"]`, `["reflog","expire","--all"]`, `["worktree","prune"]`, `["notes","add","-m","x"]`, `["mv","a.txt","b"]`,
+	} {
+		err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil)
+		if err == nil || err.Reason != "read_only" {
+			t.Errorf("%s = %v, want read_only", args, err)
+		}
+	}
+	for _, args := range []string{
+		`["status"]`, `["log","-1"]`, `["branch"]`, `["branch","-vv"]`, `["tag","-l"]`, `["stash","list"]`, `["remote","-v"]`, `["diff"]`,
+	} {
+		if err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil); err != nil {
+			t.Errorf("%s = %v, want no error", args, err)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(f.base, "repo/a.txt")); err != nil || string(got) != "important work\n" {
+		t.Errorf("file = %q, %v, want it as it was", got, err)
+	}
+}
+
 func TestUsefulCommandsWork(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	t.Run("T3", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t)
+		usefulCommands(t, f)
+		initWorks(t, f)
+	})
+	t.Run("T2", func(t *testing.T) {
+		t.Parallel()
+		box := sandbox.New(sandbox.Config{Off: sandbox.Without([]string{sandbox.LayerNamespaces})})
+		usefulCommands(t, setupWith(t, gitcmd.Config{Walls: box}, false)) // not init, which changes the modes of files
+	})
+	t.Run("unconfined", func(t *testing.T) {
+		t.Parallel()
+		f := setupWith(t, gitcmd.Config{}, false)
+		usefulCommands(t, f)
+		initWorks(t, f)
+	})
+}
+
+func usefulCommands(t *testing.T, f *fixture) {
+	t.Helper()
 	for _, args := range []string{
 		`["log","--oneline","-p","-1"]`, `["show","HEAD:a.txt"]`, `["add","-A","--","dir"]`, `["diff","HEAD","--","a.txt"]`,
 		`["branch","topic"]`, `["checkout","-b","x"]`, `["rev-parse","--git-dir"]`, `["grep","-n","-e","/x","--or","-e","one"]`,
@@ -231,6 +291,10 @@ func TestUsefulCommandsWork(t *testing.T) {
 			t.Errorf(`%s: %s; want out.Operation.Status = "completed"`, args, out.Operation.Stdout)
 		}
 	}
+}
+
+func initWorks(t *testing.T, f *fixture) {
+	t.Helper()
 	var out struct{ Operation operation }
 	if err := f.call("git.command.run", `{"cwd":"plain","args":["init"]}`, &out); err != nil || out.Operation.Status != "completed" {
 		t.Errorf(`init: %v, %+v; want no error, out.Operation.Status = "completed"`, err, out)
@@ -256,11 +320,48 @@ func TestRefusedArguments(t *testing.T) {
 		`["diff","/etc/passwd","a.txt"]`, `["diff","--pretty","/etc/passwd","a.txt"]`, `["add","../../outside"]`, `["mv","a.txt","out/a.txt"]`,
 		`["apply","out/secret.txt"]`, `["diff","--","out/secret.txt"]`, `["log","--since=x","--","/etc"]`, `["ls-files","-Xout/secret.txt"]`,
 		`["add","dir/../../x"]`, `["show","--","/etc/passwd"]`,
+		`["apply","--unsafe-paths","p"]`, `["apply","--unsafe","p"]`, `["apply","--u","p"]`, `["apply","--build-fake-ancestor=x","p"]`,
+		`["rebase","main"]`, `["rebase","--continue"]`, `["pull","--rebase"]`, `["pull","--reb"]`, `["pull","-qr"]`,
+		`["stash","branch","x"]`, `["stash","-q","branch","x"]`, `["fsck","--lost-found"]`,
+		`["log","-IS","--output=x"]`, `["reflog","-IS","--output=.git/config"]`, `["diff","-IG","--no-index","-IG","a.txt"]`,
+		`["stash","-Im","--x"]`, `["commit","-Sm","--file=a.txt"]`, `["merge","-Xm","--file=a.txt"]`, `["log","-S","--output=x"]`,
+		`["log","--grep","--output=x"]`, `["stash","show","-m","--output=x"]`, `["init","-b","--","--template=dir"]`,
+		`["commit","--trailer","--","--file=a.txt"]`, `["add","--","-x"]`,
+		`["config","core.pager","sh","--list"]`, `["config","core.pager","sh","-l"]`, `["config","set","--value","-l","core.pager","sh"]`,
+		`["config","-z","set","core.pager","sh"]`, `["config","--local","list"]`,
+		`["status","--ignore-submodules=none"]`, `["diff","--ignore-sub=none"]`, `["diff","--submodule=diff"]`, `["describe","--dirty"]`,
+		`["describe","--always","--brok"]`,
+		`["update-ref","config","HEAD"]`, `["update-ref","-m","refs/heads/x","config","HEAD"]`, `["symbolic-ref","HEAD","config"]`,
 	}
 	for _, args := range denied {
 		err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil)
 		if err == nil || err.Code != capability.CodeDenied || err.Reason != "security_violation" {
 			t.Errorf(`%s: got %v; want an error, err.Code = capability.CodeDenied, err.Reason = "security_violation"`, args, err)
+		}
+	}
+}
+
+func TestArgumentsDoNotNameAGitDirectory(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	if err := os.Symlink(".git", filepath.Join(f.base, "repo/link")); err != nil {
+		t.Fatalf("making a link = %v, want no error", err)
+	}
+	for _, path := range []string{
+		".git/config", ".GIT/config", ".git./config", ".git ./config", "git~1/config", "dir/.git", ":.git/config", ":(top).git/config",
+		":(exclude,glob).git", ":!.git", ":^.git/hooks", ":/.git/config", "HEAD:.git/config", `.git\\config`, ".g\u200cit/config",
+		"link/config", "link",
+	} {
+		for _, args := range []string{`"mv","-f","a.txt"`, `"add","--"`, `"apply","--directory"`, `"show"`} {
+			err := f.call("git.command.run", `{"cwd":"repo","args":[`+args+`,"`+path+`"]}`, nil)
+			if err == nil || err.Reason != "security_violation" {
+				t.Errorf(`%s %s: got %v; want an error with err.Reason = "security_violation"`, args, path, err)
+			}
+		}
+	}
+	for _, args := range []string{`["commit","--allow-empty","-m","x .git/config"]`, `["log","--",".gitignore"]`} {
+		if err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil); err != nil {
+			t.Errorf("%s: got %v, want no error", args, err)
 		}
 	}
 }
@@ -274,6 +375,7 @@ func TestRefusedPlaces(t *testing.T) {
 	}{
 		{"cwd leads out", "git.status", `{"cwd":"../outside"}`, capability.CodeDenied},
 		{"cwd is a link that leads out", "git.status", `{"cwd":"repo/out"}`, capability.CodeDenied},
+		{"cwd is a git directory", "git.command.run", `{"cwd":"repo/.git","args":["init"]}`, capability.CodeDenied},
 		{"no repository", "git.status", `{"cwd":"plain"}`, capability.CodeNotFound},
 		{"no repository for a diff", "git.diff", `{"cwd":"plain"}`, capability.CodeNotFound},
 		{"no repository for any command", "git.command.run", `{"cwd":"plain","args":["diff","x.txt","x.txt"]}`, capability.CodeNotFound},

@@ -177,7 +177,7 @@ func (b *body) end(err error) {
 	}
 }
 
-// take returns an idle connection that its server has not closed, or dials a new one.
+// take returns an idle connection that its server has not closed and will not close now, or dials a new one.
 func (t *Transport) take(ctx context.Context, req *http.Request) (*conn, error) {
 	address := req.URL.Host
 	if req.URL.Port() == "" {
@@ -188,7 +188,7 @@ func (t *Transport) take(ctx context.Context, req *http.Request) (*conn, error) 
 		if c == nil {
 			break
 		}
-		if quiet(c.Conn) {
+		if time.Since(c.since) < reuseTimeout && quiet(c.Conn) {
 			return c, nil
 		}
 		c.Close()

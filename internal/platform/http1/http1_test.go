@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -388,6 +389,61 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		if after := <-closed; after != time.Minute {
 			t.Errorf("it was closed after %s; want after = time.Minute", after)
 		}
+	})
+}
+
+// lookable is a connection in a bubble that is as quiet as a real one.
+type lookable struct {
+	net.Conn
+	as syscall.Conn
+}
+
+func (l lookable) SyscallConn() (syscall.RawConn, error) { return l.as.SyscallConn() }
+
+// TestAConnectionThatItsServerMayCloseNowIsNotUsed holds that a connection is used again for four seconds only.
+func TestAConnectionThatItsServerMayCloseNowIsNotUsed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	real, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatalf("dialling: %v", err)
+	}
+	t.Cleanup(func() { _ = real.Close() })
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		transport := &http1.Transport{Rest: &http.Transport{
+			IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 1 << 10,
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				near, far := net.Pipe()
+				go func() {
+					in := bufio.NewReader(far)
+					for readRequest(in) {
+						_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+					}
+				}()
+				return lookable{near, real.(syscall.Conn)}, nil
+			},
+		}}
+		for _, c := range []struct {
+			idle time.Duration
+			want int // connections
+		}{{0, 1}, {3 * time.Second, 1}, {3 * time.Second, 1}, {5 * time.Second, 2}} {
+			time.Sleep(c.idle) // of the bubble
+			resp, err := (&http.Client{Transport: transport}).Post("http://far", "text/plain", bytes.NewReader([]byte("?")))
+			if err != nil {
+				t.Fatalf("after %s: %v", c.idle, err)
+			}
+			if _, err := io.ReadAll(resp.Body); err != nil {
+				t.Fatalf("after %s: %v", c.idle, err)
+			}
+			resp.Body.Close()
+			if dials != c.want {
+				t.Errorf("after %s: got %d connections, want %d", c.idle, dials, c.want)
+			}
+		}
+		transport.CloseIdleConnections()
 	})
 }
 

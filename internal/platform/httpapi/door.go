@@ -32,10 +32,45 @@ type Door struct {
 	refused *rate.Limiter
 	oauth   OAuth
 	public  string
-	browser func(r *http.Request) (who capability.Principal, ok bool, err error)
+	browser BrowserSession
 }
 
-type principalKey struct{}
+// BrowserSession returns the principal of a request with the session of a browser, ok = false if it
+// carries none, and the error unauthenticated or denied. stands is as for [Stands].
+type BrowserSession func(r *http.Request) (who capability.Principal, stands func(used bool) error, ok bool, err error)
+
+type (
+	principalKey struct{}
+	standsKey    struct{}
+)
+
+// Stands returns the error unauthenticated if the token or session of a request that a Door let in was
+// revoked or has ended since. What goes on after the answer has begun asks again with each step. With used a
+// person does something, which keeps a session from ending.
+func Stands(r *http.Request, used bool) error {
+	if stands, ok := r.Context().Value(standsKey{}).(func(bool) error); ok {
+		return stands(used)
+	}
+	return nil
+}
+
+// While returns a writer whose writes fail once the credential of r no longer [Stands].
+func While(w http.ResponseWriter, r *http.Request) http.ResponseWriter { return standing{w, r} }
+
+type standing struct {
+	http.ResponseWriter
+	r *http.Request
+}
+
+func (s standing) Write(data []byte) (int, error) {
+	if err := Stands(s.r, false); err != nil {
+		return 0, err
+	}
+	return s.ResponseWriter.Write(data)
+}
+
+// Unwrap returns the wrapped ResponseWriter, for [http.ResponseController].
+func (s standing) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // WithPrincipal returns a context for a request that the server makes to itself as a principal
 // that it has authenticated.
@@ -43,10 +78,8 @@ func WithPrincipal(ctx context.Context, who capability.Principal) context.Contex
 	return context.WithValue(ctx, principalKey{}, who)
 }
 
-// UseSessions accepts the sessions of browsers. session returns the principal of a request, ok =
-// false if it carries no session, and the error unauthenticated or denied. It must be called
-// before the first request.
-func (d *Door) UseSessions(session func(r *http.Request) (who capability.Principal, ok bool, err error)) {
+// UseSessions accepts the sessions of browsers. It must be called before the first request.
+func (d *Door) UseSessions(session BrowserSession) {
 	d.browser = session
 }
 
@@ -102,15 +135,18 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 
 // Principal returns the principal of r, from its Authorization header, or without one from the
 // session of a browser. The error is unauthenticated; failures of tokens are recorded as
-// login_failed, at most 5 a second.
+// login_failed, at most 5 a second. It adds to the context of r what [Stands] asks.
 //
 // The token of a task agent's session is accepted only at /mcp; elsewhere the error is denied,
 // reason task_token. Handlers that accept such a token call [Door.Task].
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
-	p, err := d.bearerOf(r)
+	p, stands, err := d.bearerOf(r)
 	if err == nil && p.Role == capability.RoleTask && surfaceOf(r.URL.Path) != "mcp" {
 		return capability.Principal{}, capability.Errorf(capability.CodeDenied, "authenticate",
 			"the token of a session is good for /mcp, its own hooks and what its parent knows").With("task_token", "")
+	}
+	if stands != nil {
+		*r = *r.WithContext(context.WithValue(r.Context(), standsKey{}, stands))
 	}
 	return p, err
 }
@@ -118,7 +154,7 @@ func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 // Task returns the session whose program sent r. The error is unauthenticated, reason
 // not_a_task, for any other token.
 func (d *Door) Task(r *http.Request) (session string, err error) {
-	p, err := d.bearerOf(r)
+	p, _, err := d.bearerOf(r)
 	if err != nil {
 		return "", err
 	}
@@ -131,22 +167,24 @@ func (d *Door) Task(r *http.Request) (session string, err error) {
 
 // bearerOf authenticates the bearer token of r, as an access token or as a token of this server,
 // and records a failure.
-func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
+func (d *Door) bearerOf(r *http.Request) (p capability.Principal, stands func(used bool) error, err error) {
 	if who, ok := r.Context().Value(principalKey{}).(capability.Principal); ok {
-		return who, nil
+		return who, nil, nil
 	}
 	if d.browser != nil && r.Header.Get("Authorization") == "" {
-		if who, ok, err := d.browser(r); ok {
-			return who, err
+		if who, stands, ok, err := d.browser(r); ok {
+			return who, stands, err
 		}
 	}
 	token := Bearer(r)
-	var p capability.Principal
-	var err error
 	if d.oauth != nil && token != "" && takesTokens(r.URL.Path) && !strings.HasPrefix(token, "jct_") {
 		p, err = d.oauth.Principal(r.Context(), token)
 	} else {
 		p, err = d.policy.Authenticate(token)
+		stands = func(bool) error {
+			_, err := d.policy.Verify(token)
+			return err
+		}
 	}
 	if err != nil && d.log != nil && r.Header.Get("Authorization") != "" && d.refused.Allow() {
 		_, _ = d.log.Append(context.WithoutCancel(r.Context()), audit.Record{
@@ -154,7 +192,7 @@ func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
 			Metadata: audit.Metadata{Surface: surfaceOf(r.URL.Path)},
 		}, audit.Written)
 	}
-	return p, err
+	return p, stands, err
 }
 
 func surfaceOf(path string) string {
@@ -282,7 +320,8 @@ func (d *Door) report(r *http.Request, err error) {
 	}
 }
 
-// Stream writes server-sent events or NDJSON lines, flushing each.
+// Stream writes server-sent events or NDJSON lines, flushing each, while the credential of its
+// request [Stands].
 type Stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
@@ -293,7 +332,7 @@ type Stream struct {
 // NewStream starts a streamed response: NDJSON if the Accept header contains
 // application/x-ndjson, else server-sent events.
 func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
-	s := &Stream{w: w, rc: http.NewResponseController(w), NDJSON: strings.Contains(r.Header.Get("Accept"), "ndjson")}
+	s := &Stream{w: While(w, r), rc: http.NewResponseController(w), NDJSON: strings.Contains(r.Header.Get("Accept"), "ndjson")}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
@@ -308,7 +347,7 @@ func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
 }
 
 // Send writes one item; data must be one line of JSON. An error means that the client has
-// disconnected.
+// disconnected or may not read any more.
 func (s *Stream) Send(id, event string, data []byte) error {
 	var head string
 	if !s.NDJSON {

@@ -326,7 +326,7 @@ func TestEverythingIsBounded(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	c := s.client(t, llm.Config{MaxText: 7, Timeout: 200 * time.Millisecond})
+	c := s.client(t, llm.Config{MaxText: 7})
 	ask := llm.Request{Turns: []llm.Turn{{modelwire.User, []string{"x"}}}}
 	for _, emit := range []func(string) error{nil, func(string) error { return nil }} {
 		if got, err := c.Ask(t.Context(), ask, emit); got.Text != "hello " || !got.Truncated || err != nil {
@@ -339,7 +339,8 @@ func TestEverythingIsBounded(t *testing.T) {
 	if _, err := c.Ask(t.Context(), ask, nil); capability.AsError(err).Reason != "output_parse_error" {
 		t.Errorf(`%v; want capability.AsError(err).Reason = "output_parse_error"`, err)
 	}
-	if _, err := c.Ask(t.Context(), ask, nil); capability.CodeOf(err) != capability.CodeTimeout {
+	short := s.client(t, llm.Config{MaxText: 7, Timeout: 200 * time.Millisecond})
+	if _, err := short.Ask(t.Context(), ask, nil); capability.CodeOf(err) != capability.CodeTimeout {
 		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 	if _, _, err := c.Complete(t.Context(), strings.Repeat("x", llm.MaxPrompt), "y"); capability.CodeOf(err) != capability.CodeTooLarge {

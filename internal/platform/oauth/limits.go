@@ -15,6 +15,8 @@ const (
 	maxInterval = 30               // seconds between two questions to the provider
 	metadataTTL = time.Hour
 	retryDelay  = 5 * time.Second // after metadata that could not be fetched
+	maxHint     = 4 << 10         // bytes of a token in the address that signs out at the provider
+	endTimeout  = 3 * time.Second // of finding that address
 	maxRate     = 20              // codes a second that are shown to the provider, for strangers
 )
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/junctor-run/junctor/capability"
@@ -38,6 +39,7 @@ type LoginConfig struct {
 	GroupsClaim string
 	Rules       []Rule
 	Redirect    func() string    // address to which the provider sends browsers back
+	SignedOut   func() string    // address to which it sends them after a sign-out there; nil: none
 	HTTP        *http.Client     // nil: a client with its own bounds
 	Now         func() time.Time // nil: time.Now
 }
@@ -52,11 +54,12 @@ type Login struct {
 	busy   chan struct{}
 	waits  chan struct{}
 	rate   *rate.Limiter
+	fetch  singleflight.Group // of the metadata
 
 	mu       sync.Mutex
-	provider *oidc.Provider // nil: not fetched yet, or failure
-	failure  error
-	fetched  time.Time
+	provider *oidc.Provider       // nil: not fetched yet, or failure
+	failure  error                // of the last fetch
+	next     time.Time            // when the metadata are to be fetched
 	used     map[string]time.Time // states, until they expire
 }
 
@@ -169,31 +172,61 @@ func tooMany() error {
 	return e
 }
 
-// discover returns the provider, whose metadata are fetched once an hour, and the configuration of
-// its client.
-func (l *Login) discover(ctx context.Context) (context.Context, *oidc.Provider, *oauth2.Config, error) {
-	ctx = oidc.ClientContext(ctx, l.client)
+// known returns the provider, or the failure of the last fetch if no fetch has succeeded. due reports whether the caller
+// must fetch the metadata. Meanwhile other callers use the former ones.
+func (l *Login) known() (p *oidc.Provider, due bool, failure error) {
 	l.mu.Lock()
-	p, err, age := l.provider, l.failure, l.cfg.Now().Sub(l.fetched)
-	l.mu.Unlock()
-	if err != nil && age < retryDelay {
-		return ctx, nil, nil, err
+	defer l.mu.Unlock()
+	now := l.cfg.Now()
+	if due = !now.Before(l.next); l.provider == nil {
+		return nil, due, l.failure
 	}
-	if p == nil || age >= metadataTTL {
-		if p, err = oidc.NewProvider(ctx, l.cfg.Issuer); err == nil {
+	if due {
+		l.next = now.Add(fetchTimeout)
+	}
+	return l.provider, due, nil
+}
+
+// metadata returns the provider, whose metadata are fetched once an hour, by one request for all callers. The fetch
+// goes on if the caller leaves, because the others need its result. If it fails, the former metadata stay in use.
+func (l *Login) metadata(ctx context.Context) (*oidc.Provider, error) {
+	p, due, err := l.known()
+	if !due {
+		return p, err
+	}
+	done := l.fetch.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+		defer cancel()
+		p, err := oidc.NewProvider(ctx, l.cfg.Issuer)
+		if err == nil {
 			err = checkEndpoints(p)
 		}
 		l.mu.Lock()
-		if l.failure, l.fetched = nil, l.cfg.Now(); err == nil {
-			l.provider = p
+		defer l.mu.Unlock()
+		if err == nil {
+			l.provider, l.failure, l.next = p, nil, l.cfg.Now().Add(metadataTTL)
 		} else {
-			l.provider, l.failure = nil, l.unavailable(err)
+			l.failure, l.next = l.unavailable(err), l.cfg.Now().Add(retryDelay)
 		}
-		err = l.failure
-		l.mu.Unlock()
-		if err != nil {
-			return ctx, nil, nil, err
+		return nil, nil
+	})
+	select {
+	case <-done:
+		p, _, err = l.known()
+	case <-ctx.Done():
+		if p == nil {
+			err = l.unavailable(ctx.Err())
 		}
+	}
+	return p, err
+}
+
+// discover returns the provider and the configuration of its client.
+func (l *Login) discover(ctx context.Context) (context.Context, *oidc.Provider, *oauth2.Config, error) {
+	ctx = oidc.ClientContext(ctx, l.client)
+	p, err := l.metadata(ctx)
+	if err != nil {
+		return ctx, nil, nil, err
 	}
 	var meta struct {
 		Methods []string `json:"token_endpoint_auth_methods_supported"`
@@ -358,6 +391,40 @@ func (l *Login) refused(cause error) error {
 func (l *Login) invalid(cause error) error {
 	return capability.Wrap(capability.CodeUnauthenticated, "sign_in", "what the sign-in provider sent is not valid for this server", cause).
 		With("sign_in_token", "sign in again; an operator finds the cause in the server's log")
+}
+
+// EndSession returns the address that signs a browser out at the provider and then returns to
+// [LoginConfig.SignedOut] with state, or "" if the provider offers none on its own host. hint is the
+// Hint of the person, or "" if it is not known; the provider may then ask them.
+func (l *Login) EndSession(ctx context.Context, hint, state string) string {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	_, p, _, err := l.discover(ctx)
+	if err != nil {
+		return ""
+	}
+	var meta struct {
+		End string `json:"end_session_endpoint"`
+	}
+	if err := p.Claims(&meta); err != nil || len(meta.End) > maxAnswer || checkURL("end_session_endpoint", meta.End) != nil {
+		return ""
+	}
+	u, err := url.Parse(meta.End)
+	own, failed := url.Parse(l.cfg.Issuer)
+	if err != nil || failed != nil || u.Host != own.Host || u.Scheme != own.Scheme {
+		return ""
+	}
+	q := u.Query()
+	q.Set("client_id", l.cfg.ClientID)
+	if hint != "" {
+		q.Set("id_token_hint", hint)
+	}
+	if l.cfg.SignedOut != nil {
+		q.Set("post_logout_redirect_uri", l.cfg.SignedOut())
+		q.Set("state", state)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // Device is a sign-in that a person confirms at another device.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +85,9 @@ func (p *provider) claims() map[string]any {
 		"email": "ann@example.org", "email_verified": true, "groups": []string{"people", "ops"},
 	}
 	for k, v := range p.change {
+		if from, ok := v.(time.Duration); ok { // from the time at which the token is made
+			v = now.Add(from).Unix()
+		}
 		if c[k] = v; v == nil {
 			delete(c, k)
 		}
@@ -152,7 +156,7 @@ func TestAPersonSignsIn(t *testing.T) {
 		t.Errorf("the browser keeps %q, want it encrypted", kept)
 	}
 	who, err := p.finish(l, kept)
-	want := Person{Identity: who.Identity, Subject: "u1", Email: "ann@example.org", Role: capability.RoleOperator}
+	want := Person{Identity: who.Identity, Subject: "u1", Email: "ann@example.org", Role: capability.RoleOperator, Hint: who.Hint}
 	if err != nil || who != want || len(who.Identity) != 12 {
 		t.Errorf("got %+v, %v, want %+v with 12 digits", who, err, want)
 	}
@@ -209,7 +213,6 @@ func TestTokensOfAProviderThatDoNotHold(t *testing.T) {
 	if err != nil {
 		t.Fatalf("making a key: %v", err)
 	}
-	at := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 	const invalid, clock = "unauthenticated sign_in_token", "unauthenticated sign_in_clock"
 	for name, c := range map[string]struct {
 		change map[string]any
@@ -226,13 +229,13 @@ func TestTokensOfAProviderThatDoNotHold(t *testing.T) {
 		"without a subject":               {change: map[string]any{"sub": nil}, want: invalid},
 		"with an endless subject":         {change: map[string]any{"sub": strings.Repeat("a", 256)}, want: invalid},
 		"with another access token":       {change: map[string]any{"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}, want: invalid},
-		"expired":                         {change: map[string]any{"exp": at(-2 * time.Minute)}, want: clock},
-		"expired within the grace":        {change: map[string]any{"exp": at(-30 * time.Second)}},
+		"expired":                         {change: map[string]any{"exp": -2 * time.Minute}, want: clock},
+		"expired within the grace":        {change: map[string]any{"exp": -30 * time.Second}},
 		"without an end":                  {change: map[string]any{"exp": nil}, want: invalid},
 		"without a beginning":             {change: map[string]any{"iat": nil}, want: invalid},
-		"made in the future":              {change: map[string]any{"iat": at(2 * time.Minute)}, want: clock},
-		"valid in the future":             {change: map[string]any{"nbf": at(2 * time.Minute)}, want: clock},
-		"valid within the grace":          {change: map[string]any{"nbf": at(30 * time.Second), "iat": at(30 * time.Second)}},
+		"made in the future":              {change: map[string]any{"iat": 2 * time.Minute}, want: clock},
+		"valid in the future":             {change: map[string]any{"nbf": 2 * time.Minute}, want: clock},
+		"valid within the grace":          {change: map[string]any{"nbf": 30 * time.Second, "iat": 30 * time.Second}},
 		"unsigned":                        {alg: "none", want: invalid},
 		"signed with the public key":      {alg: "HS256", want: invalid},
 		"signed by a stranger":            {alg: "stranger", want: invalid},
@@ -325,10 +328,76 @@ func TestAProviderThatHangsDoesNotHoldUpOthers(t *testing.T) {
 	defer cancel()
 	for range maxLogins {
 		go func() { _, _, _ = l.Begin(ctx) }()
-		<-entered
 	}
+	for deadline := time.Now().Add(time.Minute); len(l.busy) < maxLogins; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("requests that wait: got %d, want %d", len(l.busy), maxLogins)
+		}
+	}
+	<-entered
 	if _, _, err := l.Begin(ctx); capability.CodeOf(err) != capability.CodeOverloaded || capability.AsError(err).RetryAfter <= 0 {
 		t.Errorf("one more than %d: got %v, want overloaded with a time", maxLogins, err)
+	}
+	if n := len(entered); n != 0 {
+		t.Errorf("further fetches of the metadata at the same time: got %d, want 0", n)
+	}
+}
+
+func TestARequestThatEndsDecidesForNoOneElse(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	var ahead atomic.Int64
+	l := p.login(func(c *LoginConfig) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		_, _, _ = l.Begin(gone)
+		if _, _, err := l.Begin(t.Context()); err != nil {
+			t.Errorf("a sign-in after a request that ended: got %v, want no error", err)
+		}
+		ahead.Add(int64(metadataTTL))
+	}
+}
+
+func TestAFailedRenewalKeepsTheProvider(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	var ahead, asked atomic.Int64
+	l := p.login(func(c *LoginConfig) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	p.begin(l)
+	entered, held := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	p.discovery = func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			close(entered)
+			<-held
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	ahead.Store(int64(metadataTTL))
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := l.Begin(t.Context())
+		done <- err
+	}()
+	<-entered
+	p.begin(l) // does not wait for the renewal
+	release()
+	if err := <-done; err != nil {
+		t.Errorf("the sign-in that renews: got %v, want no error", err)
+	}
+	p.begin(l)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the provider was asked %d times, want 1", n)
+	}
+	ahead.Add(int64(retryDelay))
+	p.begin(l)
+	if n := asked.Load(); n != 2 {
+		t.Errorf("after a pause the provider was asked %d times, want 2", n)
+	}
+	if err := l.Check(t.Context()).Err; reasonOf(err) != "unavailable issuer_unavailable" {
+		t.Errorf("Check: got %v, want issuer_unavailable", err)
 	}
 }
 
@@ -535,8 +604,70 @@ func TestTheDoctorLooksAtTheProvider(t *testing.T) {
 	if got := l.Check(t.Context()); got.Err != nil || got.Refused != 400 || got.Skew > -59*time.Minute {
 		t.Errorf("got %+v, want the status 400 and an hour behind", got)
 	}
+	p.meta["end_session_endpoint"] = p.url + "/nothing"
+	if got := l.Check(t.Context()); got.EndRefused != http.StatusNotFound {
+		t.Errorf("got %+v, want the status 404 of the sign-out", got)
+	}
 	p.meta["issuer"] = "https://evil.example"
 	if got := l.Check(t.Context()); reasonOf(got.Err) != "unavailable issuer_unavailable" {
 		t.Errorf("got %+v, want issuer_unavailable", got)
+	}
+}
+
+func TestTheAddressOfASignOutIsTheProvidersOwn(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	signedOut := func() string { return "http://localhost:7777/console/signed-out" }
+	end := func(endpoint any, hint string) string {
+		p.meta["end_session_endpoint"] = endpoint
+		return p.login(func(c *LoginConfig) { c.SignedOut = signedOut }).EndSession(t.Context(), hint, "st")
+	}
+	got, err := url.Parse(end(p.url+"/end?tenant=a", "hint"))
+	if err != nil {
+		t.Fatalf("the address: %v, want one", err)
+	}
+	want := url.Values{
+		"tenant": {"a"}, "client_id": {"us"}, "id_token_hint": {"hint"}, "post_logout_redirect_uri": {signedOut()}, "state": {"st"},
+	}
+	for name := range want {
+		if name != "client_id" && got.Query().Get(name) != want.Get(name) || got.Query().Get(name) == "" {
+			t.Errorf("%s: got %q, want %q", name, got.Query().Get(name), want.Get(name))
+		}
+	}
+	if got.Path != "/end" || "http://"+got.Host != p.url || len(got.Query()) != len(want) {
+		t.Errorf("the address: got %s, want %s/end with %d parameters", got, p.url, len(want))
+	}
+	if got := end(p.url+"/end", ""); strings.Contains(got, "id_token_hint") || got == "" {
+		t.Errorf("without a token: got %q, want an address without a hint", got)
+	}
+	for name, endpoint := range map[string]any{
+		"none": "", "another host": "https://evil.example/end", "another port": "http://127.0.0.1:1/end", "a script": "javascript:alert(1)",
+		"a user in the address": strings.Replace(p.url, "//", "//me@", 1) + "/end", "too long": p.url + "/" + strings.Repeat("a", 5000),
+		"another type": 7, "not an address": "://", "another scheme": strings.Replace(p.url, "http:", "https:", 1) + "/end",
+	} {
+		if got := end(endpoint, "hint"); got != "" {
+			t.Errorf("%s: got %q, want no address", name, got)
+		}
+	}
+	p.discovery = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+	if got := end(p.url+"/end", "hint"); got != "" {
+		t.Errorf("a provider that does not answer: got %q, want no address", got)
+	}
+}
+
+func TestTheTokenOfASignInIsTheHintForItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	l := p.login(nil)
+	who, err := p.finish(l, p.begin(l))
+	if parts := strings.Split(who.Hint, "."); err != nil || len(parts) != 3 {
+		t.Errorf("the hint: got %q, %v, want the token of the provider", who.Hint, err)
+	}
+	p.sign = func(claims map[string]any) string {
+		claims["filler"] = strings.Repeat("a", maxHint)
+		return p.issuer.sign("RS256", "r", claims)
+	}
+	if who, err = p.finish(l, p.begin(l)); err != nil || who.Hint != "" {
+		t.Errorf("the hint of a long token: got %d bytes, %v, want none", len(who.Hint), err)
 	}
 }

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -25,6 +26,7 @@ type Person struct {
 	Subject  string
 	Email    string // "" unless the provider has verified it
 	Role     capability.Role
+	Hint     string // the token of the sign-in, for [Login.EndSession]; "" if it is too long
 }
 
 // Name returns the verified address, or the subject.
@@ -132,6 +134,9 @@ func (l *Login) person(ctx context.Context, p *oidc.Provider, t *oauth2.Token, n
 	}
 	sum := sha256.Sum256([]byte(l.cfg.Issuer + "\x00" + token.Subject))
 	who := Person{Identity: hex.EncodeToString(sum[:6]), Subject: token.Subject}
+	if len(raw) <= maxHint {
+		who.Hint = raw
+	}
 	if verified(claims["email_verified"]) {
 		decode(claims["email"], &who.Email)
 	}
@@ -227,35 +232,54 @@ type LoginState struct {
 	Skew    time.Duration // by which the provider's clock is ahead; 0 if it is not known
 	Refused int           // the HTTP status with which the provider refuses the address of this server, or 0
 	Devices bool          // programs without a browser can sign in
+	// EndRefused is the HTTP status with which it refuses to return to this server after a sign-out, or 0.
+	EndRefused int
 }
 
 // Check asks the provider for its metadata, its time, and whether it accepts a sign-in that returns
 // to this server.
 func (l *Login) Check(ctx context.Context) (state LoginState) {
 	l.mu.Lock()
-	l.fetched = time.Time{} // also after a failure
+	l.next = time.Time{} // also after a failure
 	l.mu.Unlock()
 	ctx, _, c, err := l.discover(ctx)
+	l.mu.Lock()
+	err = cmp.Or(err, l.failure) // discover keeps the former metadata
+	l.mu.Unlock()
 	if err != nil {
 		return LoginState{Err: err}
 	}
 	state.Devices = c.Endpoint.DeviceAuthURL != ""
 	b := begun{State: "doctor", Nonce: "doctor", Verifier: oauth2.GenerateVerifier()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		c.AuthCodeURL(b.State, oidc.Nonce(b.Nonce), oauth2.S256ChallengeOption(b.Verifier)), nil)
+	var at time.Time
+	state.Refused, at, err = l.refusal(ctx, c.AuthCodeURL(b.State, oidc.Nonce(b.Nonce), oauth2.S256ChallengeOption(b.Verifier)))
 	if err != nil {
 		return LoginState{Err: l.unavailable(err)}
+	}
+	if !at.IsZero() {
+		state.Skew = at.Sub(l.cfg.Now()).Round(time.Second)
+	}
+	if end := l.EndSession(ctx, "", "doctor"); end != "" {
+		state.EndRefused, _, _ = l.refusal(ctx, end)
+	}
+	return state
+}
+
+// refusal returns the error status with which the provider answers a browser at an address, or 0, and
+// its time.
+func (l *Login) refusal(ctx context.Context, address string) (status int, at time.Time, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, at, err
 	}
 	resp, err := l.client.Do(req)
 	if err != nil {
-		return LoginState{Err: l.unavailable(err)}
+		return 0, at, err
 	}
 	defer resp.Body.Close()
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		state.Skew = at.Sub(l.cfg.Now()).Round(time.Second)
-	}
+	at, _ = http.ParseTime(resp.Header.Get("Date"))
 	if resp.StatusCode >= http.StatusBadRequest {
-		state.Refused = resp.StatusCode
+		status = resp.StatusCode
 	}
-	return state
+	return status, at, nil
 }

@@ -273,10 +273,14 @@ func checkName(op, name string) error {
 	return nil
 }
 
+// ReasonUnknown is the reason of the error not_found for a secret that does not exist. One whose link leads to no
+// value exists.
+const ReasonUnknown = "unknown_secret"
+
 func missing(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return capability.Wrap(capability.CodeNotFound, op, "there is no secret "+name, err).
-			With("unknown_secret", "see the names with: junctor secrets list")
+			With(ReasonUnknown, "see the names with: junctor secrets list")
 	}
 	return wrap(op, "the secret "+name+" cannot be reached", err)
 }

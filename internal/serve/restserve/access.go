@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
@@ -99,8 +100,15 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
-	if found := s.find(req.Action); len(found) > 0 && policy.ToolOf(found[0]) != "" {
-		req.Action = string(found[0].Action)
+	if found := s.find(req.Action); len(found) > 0 {
+		// Tools of two servers may have one action, because names of servers and tools may have dots.
+		e := found[max(0, slices.IndexFunc(found, func(e *catalog.Entry) bool { return policy.ToolOf(e) == req.Action }))]
+		if policy.ToolOf(e) != "" {
+			if named := req.Action != string(e.Action) || e.Minted() && len(found) == 1; named && req.Module == "" {
+				req.Module = e.Module.Extension
+			}
+			req.Action = string(e.Action)
+		}
 	}
 	g := policy.Grant{
 		Principal: req.Principal, Role: req.Role, Module: req.Module, Action: req.Action, ContentHash: req.ContentHash,

@@ -76,9 +76,11 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 	if err != nil {
 		return err
 	}
-	actions, entries := []compile.ActionJSON{}, []entry{}
+	actions, entries, only := []compile.ActionJSON{}, []entry{}, r.URL.Query().Get("action")
 	for a := range agent.Actions() {
-		if !page.takes() {
+		named := only == "" || a.Name == only || string(a.Canonical) == only ||
+			slices.ContainsFunc(a.Entries, func(e *catalog.Entry) bool { return nameInRules(e) == only })
+		if !named || !page.takes() {
 			continue
 		}
 		n := *a

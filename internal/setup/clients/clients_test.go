@@ -273,6 +273,10 @@ func TestEachReasonToStayIsListed(t *testing.T) {
 		variable        = "its credential is a variable of the client's environment"
 		prompt          = "the value of Authorization is a variable of the client"
 	)
+	limited := func(member string) string {
+		return "it limits its tools with " + member + ", which junctor would not keep; add it by hand with junctor mcp add --quarantine, " +
+			"and approve the tools that agents may use with junctor mcp approve"
+	}
 	json := func(key, value string) string { return `{"` + key + `": {"x": ` + value + `}}` }
 	for _, c := range []struct{ client, text, want string }{
 		{"claude", json("mcpServers", `{"type": "sse", "url": "https://x.example"}`), sse},
@@ -294,6 +298,19 @@ func TestEachReasonToStayIsListed(t *testing.T) {
 		{"goose", "extensions:\n  x: {type: builtin, name: x}\n", own},
 		{"goose", "extensions:\n  x: {type: sse, uri: https://x.example}\n", sse},
 		{"goose", "extensions:\n  x: {type: stdio, cmd: x, env_keys: [A]}\n", "its credentials are in the keyring of the client"},
+		{"gemini", json("mcpServers", `{"command": "x", "includeTools": ["read"]}`), limited("includeTools")},
+		{"gemini", json("mcpServers", `{"command": "x", "includeTools": []}`), limited("includeTools")},
+		{"gemini", json("mcpServers", `{"command": "x", "excludeTools": ["write"], "trust": true}`), limited("excludeTools")},
+		{"gemini", json("mcpServers", `{"command": "x", "includeTools": null, "excludeTools": []}`), ""},
+		{"codex", "[mcp_servers.x]\ncommand = \"x\"\nenabled_tools = [\"read\"]\n", limited("enabled_tools")},
+		{"codex", "[mcp_servers.x]\ncommand = \"x\"\ndisabled_tools = [\"write\"]\n", limited("disabled_tools")},
+		{"codex", "[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.x.tools.read]\napproval_mode = \"approve\"\n", ""},
+		{"goose", "extensions:\n  x: {type: stdio, cmd: x, available_tools: [read]}\n", limited("available_tools")},
+		{"goose", "extensions:\n  x: {type: stdio, cmd: x, available_tools: []}\n", ""},
+		{"windsurf", json("mcpServers", `{"serverUrl": "https://x.example", "disabledTools": ["write"]}`), limited("disabledTools")},
+		{"windsurf", json("mcpServers", `{"serverUrl": "https://x.example", "disabledTools": [], "alwaysAllow": ["read"]}`), ""},
+		{"claude", json("mcpServers", `{"command": "x", "tools": ["read"]}`), limited("tools")}, // the file of another client, which is imported
+		{"claude", json("mcpServers", `{"command": "x", "tools": ["*"]}`), ""},
 	} {
 		client, err := clients.Find(c.client)
 		if err != nil {

@@ -84,7 +84,7 @@ func (c Client) parse(text []byte) (Config, error) {
 			continue
 		}
 		if stays == "" {
-			stays = c.unmovable(server)
+			stays = cmp.Or(c.unmovable(server), limited(servers[name]))
 		}
 		out.Servers = append(out.Servers, Found{server, stays})
 	}
@@ -151,6 +151,31 @@ func (c Client) unmovable(s Server) string {
 				return "the value of " + name + " is a variable of the client"
 			}
 		}
+	}
+	return ""
+}
+
+// toolLists are the members with which clients limit the tools of a server: those of Gemini CLI, Codex,
+// goose, Windsurf, and Copilot, whose files can be imported. If one of the first four is empty, no tool
+// is permitted; if one of the others is, all are.
+var toolLists = []string{
+	"includeTools", "enabled_tools", "enabledTools", "tools", "excludeTools", "disabled_tools", "disabledTools", "available_tools",
+}
+
+// limited returns why a server stays whose tools the client limits, or "". Behind junctor all of them
+// would be offered.
+func limited(raw json.RawMessage) string {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &members) // it is an object, which was read before
+	for i, name := range toolLists {
+		var list []string
+		err := json.Unmarshal(members[name], &list)
+		if v := members[name]; v == nil || string(v) == "null" || i > 3 && err == nil && len(list) == 0 ||
+			name == "tools" && (err != nil || slices.Contains(list, "*")) { // Codex has a table of that name
+			continue
+		}
+		return "it limits its tools with " + name + ", which junctor would not keep; add it by hand with junctor mcp add --quarantine, " +
+			"and approve the tools that agents may use with junctor mcp approve"
 	}
 	return ""
 }

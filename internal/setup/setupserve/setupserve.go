@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -41,6 +42,7 @@ type Status struct {
 	Fault     string            `json:"fault,omitempty"` // why the file cannot be used
 	Connected bool              `json:"connected"`       // the file has an entry of junctor
 	SetUp     bool              `json:"set_up"`          // junctor wrote the entry and can undo it
+	Used      time.Time         `json:"used,omitzero"`   // the client's last request, if junctor set it up
 	Servers   []clients.Found   `json:"servers"`
 	Moved     map[string]string `json:"moved,omitempty"` // servers of the client, and the upstreams they became
 }

@@ -29,16 +29,22 @@ var migrations embed.FS
 func Tables() store.Tables { return store.Tables{Owner: "blob", Files: migrations} }
 
 const (
-	// MaxTotal bounds the bytes of all references; the oldest are dropped first.
+	// MaxTotal bounds the bytes of all references; the principal with the most loses its oldest first.
 	MaxTotal = 4 << 30
+	// maxOwned bounds the bytes of the references of one principal.
+	maxOwned = 1 << 30
 	// idleGrace is how long a file without references is not removed, because a reference may
 	// be about to be created.
-	idleGrace = time.Hour
+	idleGrace = 5 * time.Minute
 )
+
+// ReasonFull is the reason of a value that is not stored, because its principal or all together have too
+// much.
+const ReasonFull = "storage_full"
 
 // Ref is one reference.
 type Ref struct {
-	Principal string    `json:"-"`
+	Principal string    `json:"-"` // "": it counts for all together only
 	Run       string    `json:"-"`
 	Name      string    `json:"name"`
 	Size      int64     `json:"size"`
@@ -73,8 +79,21 @@ func broken(err error) error {
 
 // Put stores the content of from, at most limit bytes, under ref's owner, run and name until its
 // expiry, and returns ref with size and digest. It replaces an existing name of the run. Errors:
-// too_large; failed, reason storage_failed.
+// too_large; failed, reason storage_full, if the principal would have more than a GiB or all together have twice
+// MaxTotal, or storage_failed. It is never overloaded, because the work whose result is stored is done.
 func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (Ref, error) {
+	var own, all int64
+	if err := s.db.QueryRowContext(ctx, `SELECT COALESCE(SUM(CASE WHEN principal = ? THEN size END), 0), COALESCE(SUM(size), 0)
+		FROM blob_refs WHERE expires > ?`, ref.Principal, s.now().UnixNano()).Scan(&own, &all); err != nil {
+		return ref, broken(err)
+	}
+	full := func() error {
+		return capability.Errorf(capability.CodeFailed, "blob", "too many large values are stored: %d MiB of %s, %d MiB of all",
+			own>>20, ref.Principal, all>>20).With(ReasonFull, "try again when some have expired")
+	}
+	if own >= maxOwned && ref.Principal != "" || all >= 2*MaxTotal {
+		return ref, full()
+	}
 	tmp := ".new-" + ids.Text()
 	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -94,13 +113,18 @@ func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (
 	if err := s.root.Rename(tmp, ref.SHA256); err != nil {
 		return ref, broken(err)
 	}
-	_, err = s.db.ExecContext(ctx, `INSERT INTO blob_refs (principal, run, name, digest, size, mime, kept, expires) VALUES (?,
-	?, ?, ?, ?, ?, ?, ?)
+	// The bound counts again, with this value and those that were stored meanwhile.
+	res, err := s.db.ExecContext(ctx, `INSERT INTO blob_refs (principal, run, name, digest, size, mime, kept, expires)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 = '' OR ?5 + (SELECT COALESCE(SUM(size), 0) FROM blob_refs
+		WHERE principal = ?1 AND expires > ?7 AND NOT (run = ?2 AND name = ?3)) <= ?9
 		ON CONFLICT (run, name) DO UPDATE SET principal = excluded.principal, digest = excluded.digest, size = excluded.size,
 		mime = excluded.mime, kept = excluded.kept, expires = excluded.expires`,
-		ref.Principal, ref.Run, ref.Name, ref.SHA256, ref.Size, ref.MIME, s.now().UnixNano(), ref.Expires.UnixNano())
+		ref.Principal, ref.Run, ref.Name, ref.SHA256, ref.Size, ref.MIME, s.now().UnixNano(), ref.Expires.UnixNano(), maxOwned)
 	if err != nil {
 		return ref, broken(err)
+	}
+	if n, err := res.RowsAffected(); err == nil && n == 0 {
+		return ref, full()
 	}
 	return ref, nil
 }
@@ -143,11 +167,14 @@ func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// Sweep removes expired references, the oldest beyond MaxTotal, and files of at least an hour
-// without a reference. Call it about every ten minutes.
+// Sweep removes expired references, those beyond MaxTotal, and files of at least five minutes without
+// a reference. Of references beyond MaxTotal the oldest of the principals with the most bytes go, so that
+// a principal with little loses nothing to others. Call it about every ten minutes.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM blob_refs WHERE expires <= ?1 OR id IN
-		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`,
+		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY own, id DESC) AS sofar FROM
+			(SELECT id, size, SUM(size) OVER (PARTITION BY principal ORDER BY id DESC) AS own FROM blob_refs WHERE expires > ?1))
+		WHERE sofar > ?2)`,
 		s.now().UnixNano(), int64(MaxTotal))
 	if err != nil {
 		return broken(err)

@@ -254,6 +254,27 @@ func (s *Store) OpenTasks(ctx context.Context, gateway string) ([]tasks.Task, er
 	return collect(rows)
 }
 
+// TakeTasks gives open tasks to a gateway, as their next version, and returns them without their input.
+func (s *Store) TakeTasks(ctx context.Context, gateway string, ids []string) (list []tasks.Task, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	args := []any{gateway}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	err = s.db.InTx(ctx, "tasks", func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `UPDATE tasks SET gateway = ?, version = version + 1 WHERE ended = 0 AND id IN (?`+
+			strings.Repeat(`, ?`, len(ids)-1)+`) RETURNING `+columns+`, history, result`, args...)
+		if err != nil {
+			return err
+		}
+		list, err = collect(rows)
+		return err
+	})
+	return list, err
+}
+
 // SweepTasks removes expired ended tasks.
 func (s *Store) SweepTasks(ctx context.Context, now time.Time) error {
 	return s.db.InTx(ctx, "tasks", func(tx *sql.Tx) error {

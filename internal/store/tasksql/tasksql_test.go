@@ -207,6 +207,20 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 		if open, err = s.OpenTasks(t.Context(), "other"); err != nil || len(open) != 0 {
 			t.Errorf(`s.OpenTasks(t.Context(), "other") = %v, err = %v, want err == nil && len(open) == 0`, open, err)
 		}
+		taken, err := s.TakeTasks(t.Context(), "other", []string{"tsk_2", "tsk_9"})
+		if err != nil || len(taken) != 1 || taken[0].ID != "tsk_2" || taken[0].Gateway != "other" || len(taken[0].History) != 1 {
+			t.Errorf("tasks taken: got %+v and %v, want tsk_2 with its history, of the gateway other", taken, err)
+		}
+		late := task("tsk_2", "agent:a", 2)
+		if late.Version++; len(taken) == 1 && taken[0].Version != late.Version {
+			t.Errorf("the version: got %d, want %d", taken[0].Version, late.Version)
+		}
+		if ok, err := s.SaveTask(t.Context(), late); ok || err != nil {
+			t.Errorf("a change by the gateway that lost the task: got %v and %v, want it refused", ok, err)
+		}
+		if open, err = s.OpenTasks(t.Context(), "other"); err != nil || len(open) != 1 {
+			t.Errorf("open tasks of the other gateway: got %v and %v, want one", open, err)
+		}
 		if err := s.SweepTasks(t.Context(), at(200)); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,9 @@ const (
 	Attempts   = 5
 	Timeout    = 15 * time.Second
 
-	maxQueue      = 256 // pending changes of one task
-	atOnce        = 16  // tasks that are delivered concurrently
-	sweepInterval = 10 * time.Minute
+	maxQueue         = 256 // pending changes of one task
+	maxRequests      = 64  // that are under way
+	maxOwnerRequests = 8   // of those, for the tasks of one owner
+	maxOwnerTasks    = 256 // that are delivered concurrently
+	sweepInterval    = 10 * time.Minute
 )

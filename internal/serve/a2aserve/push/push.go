@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/store"
 )
@@ -60,13 +61,15 @@ type Options struct {
 
 // Sender stores addresses and notifies them. It is safe for concurrent use.
 type Sender struct {
-	opts Options
-	post poster
+	opts   Options
+	post   poster
+	places *queue.Shares // of requests, by the owner of their task
 
 	mu    sync.Mutex
 	wants map[string]bool // tasks with addresses
 	queue map[string][]tasks.Task
-	busy  map[string]bool
+	busy  map[string]string // owners of the tasks that are delivered
+	tasks map[string]int    // number of those of each owner
 	wake  chan struct{}
 	last  map[string]*tasks.Task // last delivered, in this process
 }
@@ -78,8 +81,9 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		o.Pause = pause
 	}
 	s := &Sender{
-		opts: o, post: newPoster(o.Addresses), wants: make(map[string]bool), queue: make(map[string][]tasks.Task),
-		busy: make(map[string]bool), wake: make(chan struct{}, 1), last: make(map[string]*tasks.Task),
+		opts: o, post: newPoster(o.Addresses), places: queue.NewShares(maxRequests, maxOwnerRequests),
+		wants: make(map[string]bool), queue: make(map[string][]tasks.Task),
+		busy: make(map[string]string), tasks: make(map[string]int), wake: make(chan struct{}, 1), last: make(map[string]*tasks.Task),
 	}
 	if err := Tables().Migrate(ctx, o.Database); err != nil {
 		return nil, fmt.Errorf("open the push configurations: %w", err)
@@ -185,20 +189,11 @@ func (s *Sender) Run(ctx context.Context) error {
 	s.catchUp(ctx)
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
-	places := make(chan struct{}, atOnce)
 	var work sync.WaitGroup
 	defer work.Wait()
 	for {
 		for _, id := range s.ready() {
-			select {
-			case places <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
-			work.Go(func() {
-				defer func() { <-places }()
-				s.deliver(ctx, id)
-			})
+			work.Go(func() { s.deliver(ctx, id) })
 		}
 		select {
 		case <-ctx.Done():
@@ -210,15 +205,17 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// ready returns the tasks with pending notifications that are not being delivered.
+// ready returns the tasks with pending notifications that are not being delivered and may be.
 func (s *Sender) ready() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, q := range s.queue {
-		if len(q) > 0 && !s.busy[id] {
-			s.busy[id] = true
-			ids = append(ids, id)
+		if _, busy := s.busy[id]; busy || len(q) == 0 || s.tasks[q[0].Owner] == maxOwnerTasks {
+			continue
 		}
+		s.busy[id] = q[0].Owner
+		s.tasks[q[0].Owner]++
+		ids = append(ids, id)
 	}
 	return ids
 }
@@ -249,7 +246,8 @@ func (s *Sender) catchUp(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.wants[c.Task] = true
-		waiting := len(s.queue[c.Task]) > 0 || s.busy[c.Task]
+		_, waiting := s.busy[c.Task]
+		waiting = waiting || len(s.queue[c.Task]) > 0
 		s.mu.Unlock()
 		if t.Version > c.delivered && !waiting {
 			seen[c.Task] = true
@@ -270,7 +268,11 @@ func (s *Sender) forget(task string) {
 func (s *Sender) deliver(ctx context.Context, id string) {
 	defer func() {
 		s.mu.Lock()
+		owner := s.busy[id]
 		delete(s.busy, id)
+		if s.tasks[owner]--; s.tasks[owner] == 0 {
+			delete(s.tasks, owner)
+		}
 		s.mu.Unlock()
 		select {
 		case s.wake <- struct{}{}:
@@ -311,12 +313,22 @@ func (s *Sender) deliver(ctx context.Context, id string) {
 	}
 }
 
+// send sends one body once it has a place among the requests.
+func (s *Sender) send(ctx context.Context, c *Config, event string, body []byte) error {
+	release, err := s.places.Take(ctx, c.Owner)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.post.send(ctx, c, event, body)
+}
+
 // tell sends one change to one address, and records the delivery or the failure.
 func (s *Sender) tell(ctx context.Context, c *Config, before, now *tasks.Task) {
 	for i, body := range s.opts.Bodies(before, now, c.Legacy) {
 		event := now.ID + "-" + strconv.FormatInt(now.Version, 10) + "-" + strconv.Itoa(i)
 		for n := 1; ; n++ {
-			err := s.post.send(ctx, c, event, body)
+			err := s.send(ctx, c, event, body)
 			if err == nil {
 				break
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,7 +126,11 @@ func (r *rig) await(n int) []received {
 }
 
 func (r *rig) change(id string, version int64, state tasks.State) tasks.Task {
-	t := tasks.Task{ID: id, Owner: "agent:a", Version: version, State: state}
+	return r.changeOf("agent:a", id, version, state)
+}
+
+func (r *rig) changeOf(owner, id string, version int64, state tasks.State) tasks.Task {
+	t := tasks.Task{ID: id, Owner: owner, Version: version, State: state}
 	r.mu.Lock()
 	r.tasks[id] = t
 	r.mu.Unlock()
@@ -176,6 +181,50 @@ func TestAReceiverThatNeverAnswersIsGivenUp(t *testing.T) {
 	got := r.await(push.Attempts + 1)
 	if last := got[push.Attempts]; last.event != "tsk_1-3-0" || last.version != "0.3" || !strings.Contains(last.body, `"legacy":true`) {
 		t.Errorf(`%+v; want last.event = "tsk_1-3-0", last.version = "0.3", last.body with "\"legacy\":true"`, got)
+	}
+}
+
+// TestReceiversThatDoNotAnswerHoldUpTheirOwnerOnly holds that an agent with many silent receivers does not delay
+// the pushes of others.
+func TestReceiversThatDoNotAnswerHoldUpTheirOwnerOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "127.0.0.0/8")
+	asked, done := make(chan struct{}, 1000), make(chan struct{})
+	var open, most atomic.Int64
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		most.Store(max(most.Load(), open.Add(1)))
+		defer open.Add(-1)
+		asked <- struct{}{}
+		select {
+		case <-done:
+		case <-req.Context().Done():
+		}
+	}))
+	defer silent.Close()
+	defer close(done)
+	for i := range 100 {
+		id := fmt.Sprintf("tsk_silent%d", i)
+		task := r.changeOf("agent:silent", id, 1, tasks.Submitted)
+		if err := r.Set(t.Context(), push.Config{ID: "p", URL: silent.URL}, &task); err != nil {
+			t.Fatalf("Set: %v, want no error", err)
+		}
+		r.changeOf("agent:silent", id, 2, tasks.Working)
+	}
+	defer r.run()()
+	for range 8 { // as many requests as one owner may have
+		select {
+		case <-asked:
+		case <-time.After(time.Minute):
+			t.Fatal("the silent receiver was not asked within a minute")
+		}
+	}
+	r.set(r.change("tsk_1", 1, tasks.Submitted), push.Config{ID: "p"})
+	r.change("tsk_1", 2, tasks.Completed)
+	if got := r.await(1); got[0].event != "tsk_1-2-0" {
+		t.Errorf("got the event %s, want tsk_1-2-0", got[0].event)
+	}
+	if n := most.Load(); n > 8 {
+		t.Errorf("the silent receiver had %d requests at once, want at most its owner's 8", n)
 	}
 }
 
