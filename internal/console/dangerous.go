@@ -52,8 +52,8 @@ func dangerous(r *http.Request, body []byte) string {
 	return ""
 }
 
-// publishes describes a request to the APIs of task agents and endpoints that publishes work, answers
-// for a person, or connects an endpoint, or returns "".
+// publishes describes a request to the APIs of task agents and endpoints that publishes, merges or discards
+// work, answers for a person, or connects an endpoint, or returns "".
 func publishes(r *http.Request) string {
 	rest := strings.TrimPrefix(r.URL.Path, "/api/")
 	first, _, _ := strings.Cut(rest, "/")
@@ -76,6 +76,8 @@ func publishes(r *http.Request) string {
 		switch last {
 		case "pr":
 			return "publish the work of " + text.Visible(strings.TrimSuffix(rest, "/"+last))
+		case "merge", "discard":
+			return last + " the work of " + text.Visible(strings.TrimSuffix(rest, "/"+last))
 		case "choose", "answer":
 			return "answer for a person: " + text.Visible(rest)
 		case "spawn", "threads":

@@ -60,14 +60,23 @@ func (f *frames) add(one *frame, now time.Time) (value string) {
 	return value
 }
 
-// find returns the frame of a ticket. With document, it is used up for the document.
+// extend lets a frame live on while its page uses it.
+func (f *frames) extend(one *frame, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.expires = now.Add(frameTTL)
+}
+
+// find returns the frame of a ticket. With document, it is used up for the document. Error: not_found,
+// reason frame_closed.
 func (f *frames) find(value string, now time.Time, document bool) (*frame, error) {
 	hash := secret.Hash(value)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.list, func(one *frame) bool { return same(one.hash, hash) && now.Before(one.expires) })
 	if i < 0 || document && f.list[i].shown {
-		return nil, capability.Errorf(capability.CodeNotFound, "console.frame", "this view was closed").With("", "open it again in the console")
+		return nil, capability.Errorf(capability.CodeNotFound, "console.frame", "this view was closed").
+			With("frame_closed", "open it again in the console")
 	}
 	f.list[i].shown = f.list[i].shown || document
 	return f.list[i], nil
@@ -274,6 +283,7 @@ func (s *Service) frameCall(w http.ResponseWriter, r *http.Request) error {
 		return capability.Errorf(capability.CodeDenied, "console.frame", "this view belongs to another browser").
 			With("console_token_required", "open it again")
 	}
+	s.frames.extend(one, time.Now())
 	if !one.calls.Allow() {
 		return capability.Errorf(capability.CodeOverloaded, "console.frame", "the view sends more than %d messages a second", frameRate)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -19,6 +20,9 @@ import (
 // loginPath is the page to which the provider sends browsers back.
 const loginPath = "/console/oidc"
 
+// signedOutPath is the page to which it sends them back after a sign-out.
+const signedOutPath = "/console/signed-out"
+
 // openLogin returns the provider with which people sign in, or nil if none is configured.
 func (s *Service) openLogin() (*oauth.Login, error) {
 	o := s.cfg.OIDC
@@ -27,7 +31,7 @@ func (s *Service) openLogin() (*oauth.Login, error) {
 	}
 	cfg := oauth.LoginConfig{
 		Issuer: o.Issuer, ClientID: o.ClientID, Scopes: o.Scopes, GroupsClaim: o.GroupsClaim,
-		Redirect: func() string { return s.base() + loginPath },
+		Redirect: func() string { return s.base() + loginPath }, SignedOut: func() string { return s.base() + signedOutPath },
 	}
 	if o.ClientSecret != "" {
 		cfg.Secret = func() (secret.Value, error) { return s.cfg.Secret(o.ClientSecret) }
@@ -98,7 +102,7 @@ func (s *Service) finishLogin(r *http.Request, kept string, a oauth.Answer) (ses
 			"%s has the role agent, and the console is for operators", who.Name()).
 			With("no_role", "the command line works with this role: junctor login; an operator changes it with oidc.roles"))
 	}
-	one, cookie, half, err := s.sessions.newSession(t.ID, t.Principal().ID, time.Until(until))
+	one, cookie, half, err := s.sessions.newSession(t.ID, t.Principal().ID, time.Until(until), who.Hint)
 	return one, cookie, half, about(who), err
 }
 
@@ -206,8 +210,21 @@ func (s *Service) endLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.record(r.Context(), audit.SessionEnded, who.ID, nil)
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	var end string
+	if s.people != nil {
+		end = s.people.EndSession(r.Context(), "", ids.Hex("", 8)) // without the token, because terminals show the address
+	}
+	return answerEnd(w, end)
+}
+
+// answerEnd answers a sign-out, with the address that signs out at the provider unless it is "".
+func answerEnd(w http.ResponseWriter, address string) error {
+	if address == "" {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return httpapi.Answer(w, map[string]string{"url": address}, nil)
 }
 
 // checkLogin returns the finding about the provider.
@@ -227,6 +244,10 @@ func (s *Service) checkLogin(ctx context.Context) []httpapi.Check {
 	case state.Refused != 0:
 		c.Detail = fmt.Sprintf("%s refuses sign-ins that come back to %s (status %d)", s.cfg.OIDC.Issuer, s.base()+loginPath, state.Refused)
 		c.Remedy = "register this address for the client " + s.cfg.OIDC.ClientID + " there; it is made of public_url"
+	case state.EndRefused != 0:
+		c.Detail = fmt.Sprintf("%s refuses to come back to %s after a sign-out (status %d)", s.cfg.OIDC.Issuer, s.base()+signedOutPath,
+			state.EndRefused)
+		c.Remedy = "register this address for the client " + s.cfg.OIDC.ClientID + " there, as one for after a logout"
 	case state.Skew.Abs() > oauth.ClockSkewGrace:
 		c.Detail = fmt.Sprintf("the clock of %s differs by %s from that of this server, so its tokens are refused", s.cfg.OIDC.Issuer, state.Skew)
 		c.Remedy = "set the clock of this machine by NTP"

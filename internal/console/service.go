@@ -19,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/console/passkey"
@@ -333,8 +334,11 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {
 	s.push.EndSession(r.Context(), one.ID)
 	s.record(r.Context(), audit.SessionEnded, one.Principal, nil, attr("session", one.ID))
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	var end string
+	if one.Elsewhere && s.people != nil {
+		end = s.people.EndSession(r.Context(), one.hint, ids.Hex("", 8))
+	}
+	return answerEnd(w, end)
 }
 
 func attr(key, value string) audit.Attr {
@@ -397,29 +401,34 @@ func ticketOf(r *http.Request) string {
 	return ""
 }
 
-// Session returns the principal of a request with a console session, for [httpapi.Door]. ok is
-// false if the request has none.
-func (s *Service) Session(r *http.Request) (who capability.Principal, ok bool, err error) {
+// Session implements [httpapi.BrowserSession] for console sessions.
+func (s *Service) Session(r *http.Request) (who capability.Principal, stands func(used bool) error, ok bool, err error) {
+	var one session
 	if value := ticketOf(r); value != "" {
-		one, err := s.sessions.useTicket(value)
-		if err != nil {
-			return capability.Principal{}, true, err
+		one, err = s.sessions.useTicket(value)
+	} else {
+		switch {
+		case r.Header.Get(SecretHeader) == "":
+			return who, nil, false, nil
+		case !reachable(r.URL.Path):
+			return who, nil, true, capability.Errorf(capability.CodeDenied, "console",
+				"a session of the console is good for the API of people only").With("console_token_required", "agents use a token of their own")
 		}
-		t, standing := s.cfg.Tokens.StandingToken(one.Token)
-		if !standing {
-			return capability.Principal{}, true, ended()
+		one, _, err = s.session(r)
+	}
+	if err != nil {
+		return who, nil, true, err
+	}
+	t, standing := s.cfg.Tokens.StandingToken(one.Token)
+	if !standing {
+		return who, nil, true, ended()
+	}
+	return t.Principal(), func(used bool) error {
+		if _, standing := s.cfg.Tokens.StandingToken(one.Token); !standing || !s.sessions.stands(one.ID, used) {
+			return ended()
 		}
-		return t.Principal(), true, nil
-	}
-	if r.Header.Get(SecretHeader) == "" {
-		return capability.Principal{}, false, nil
-	}
-	if !reachable(r.URL.Path) {
-		return capability.Principal{}, true, capability.Errorf(capability.CodeDenied, "console",
-			"a session of the console is good for the API of people only").With("console_token_required", "agents use a token of their own")
-	}
-	_, t, err := s.session(r)
-	return t.Principal(), true, err
+		return nil
+	}, true, nil
 }
 
 // reachable reports whether sessions are good for a path.

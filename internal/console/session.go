@@ -23,6 +23,9 @@ type session struct {
 	Created   time.Time `json:"created"`
 	Used      time.Time `json:"used"`
 	Expires   time.Time `json:"expires"`
+	Elsewhere bool      `json:"elsewhere,omitempty"` // the person signed in with a provider
+	// hint is the provider's token of that sign-in. It is in memory only.
+	hint string
 }
 
 func (s *session) live(now time.Time) bool {
@@ -112,19 +115,21 @@ func (s *sessions) signIn(value string) (one session, cookie, half string, err e
 	}
 	c := s.codes[i]
 	s.codes = slices.Delete(s.codes, i, i+1)
-	return s.add(c.token, c.principal, sessionTTL)
+	return s.add(c.token, c.principal, sessionTTL, "", false)
 }
 
-// newSession returns a session of a token's principal and its two halves.
-func (s *sessions) newSession(token, principal string, ttl time.Duration) (one session, cookie, half string, err error) {
+// newSession returns a session of a token's principal who signed in with a provider, and its two halves.
+func (s *sessions) newSession(token, principal string, ttl time.Duration, hint string) (one session, cookie, half string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
-	return s.add(token, principal, min(ttl, sessionTTL))
+	return s.add(token, principal, min(ttl, sessionTTL), hint, true)
 }
 
 // add is called with the lock.
-func (s *sessions) add(token, principal string, ttl time.Duration) (one session, cookie, half string, err error) {
+func (s *sessions) add(token, principal string, ttl time.Duration, hint string, elsewhere bool) (
+	one session, cookie, half string, err error,
+) {
 	if len(s.list) >= maxSessions {
 		oldest := slices.MinFunc(s.list, func(a, b *session) int { return a.Used.Compare(b.Used) })
 		s.list = slices.DeleteFunc(s.list, func(one *session) bool { return one == oldest })
@@ -133,7 +138,7 @@ func (s *sessions) add(token, principal string, ttl time.Duration) (one session,
 	cookie, half = ids.Hex("", 16), ids.Hex("", 16)
 	made := &session{
 		ID: ids.Hex("ses_", 12), Cookie: secret.Hash(cookie), Secret: secret.Hash(half), Token: token, Principal: principal,
-		Created: now, Used: now, Expires: now.Add(ttl),
+		Created: now, Used: now, Expires: now.Add(ttl), hint: hint, Elsewhere: elsewhere,
 	}
 	s.list = append(s.list, made)
 	return *made, cookie, half, s.save()
@@ -160,6 +165,18 @@ func (s *sessions) use(cookie, half string, touch bool) (session, error) {
 		}
 	}
 	return session{}, ended()
+}
+
+// stands reports whether a session is live, by its id. With touch it notes that a person used it.
+func (s *sessions) stands(id string, touch bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	i := slices.IndexFunc(s.list, func(one *session) bool { return one.ID == id && one.live(now) })
+	if i >= 0 && touch {
+		s.list[i].Used = now.UTC()
+	}
+	return i >= 0
 }
 
 // newTicket returns a ticket of a session: good once, for 30 seconds.

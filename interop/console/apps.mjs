@@ -34,7 +34,7 @@ await page.getByLabel("Input as JSON").fill('{"text":"x"}');
 await page.getByRole("button", { name: "Call it" }).click();
 await confirm(page, url);
 await confirm(page, url);
-await page.frameLocator("iframe").getByText(/^done /).waitFor({ timeout: 60_000 });
+await page.frameLocator("iframe").getByText(/^done /).waitFor();
 seen.hostile = JSON.parse((await page.frameLocator("iframe").locator("#out").textContent()).slice(5));
 seen.asks = await page.getByText("It asks to connect to").textContent();
 seen.pages = context.pages().length;

@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 )
 
 // Pages of tools (MCP Apps) are tried with a published server, and with one that wants more.
 func TestPagesOfToolsStayInTheirFrames(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
-	model, err := fakemodel.Start(fakemodel.Script{"PLAY-CLOCK": {
-		{Call: &fakemodel.Call{Names: []string{"clock__get-time"}, Args: map[string]any{}}}, {Say: "It is that time."},
+	model, err := scriptedmodel.Start(scriptedmodel.Script{"PLAY-CLOCK": {
+		{Call: &scriptedmodel.Call{Names: []string{"clock__get-time"}, Args: map[string]any{}}}, {Say: "It is that time."},
 	}})
 	if err != nil {
 		t.Fatalf("starting a model: %v", err)

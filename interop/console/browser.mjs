@@ -3,9 +3,25 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
-/** Starts the browser of this machine. */
-export const launch = (options = {}) =>
-  chromium.launch({ executablePath: ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p)), args: ["--no-sandbox"], ...options });
+/** Starts the browser of this machine. Its pages wait long, for a busy machine; if a script fails, it prints what they show. */
+export async function launch(options = {}) {
+  const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"], ...options });
+  const newContext = browser.newContext.bind(browser);
+  browser.newContext = async (o) => {
+    const context = await newContext(o);
+    context.setDefaultTimeout(120_000);
+    return context;
+  };
+  process.once("uncaughtException", async (e) => {
+    console.error(e);
+    for (const page of browser.contexts().flatMap((c) => c.pages())) {
+      console.error(page.url(), await page.locator("body").innerText({ timeout: 5000 }).catch(String));
+    }
+    process.exit(1);
+  });
+  return browser;
+}
 
 /** The serious findings of accessibility on a page. The page's policy forbids scripts of others, so it runs as a debugger. */
 export async function serious(page) {
@@ -29,11 +45,19 @@ export const asker = (codeFile) => async (what) => {
 
 /** Confirms the decision whose dialog is open with its code, which the token in ADMIN_TOKEN may read, and returns what the dialog asked. */
 export async function confirm(page, url) {
-  await page.getByLabel("Six digits").waitFor({ timeout: 60_000 });
+  await page.getByLabel("Six digits").waitFor();
   const what = await page.locator("dialog h1").textContent();
   const open = await (await fetch(`${url}/api/v1/console/verifications`, { headers: { Authorization: `Bearer ${process.env.ADMIN_TOKEN}` } })).json();
   await page.getByLabel("Six digits").fill(open.verifications.at(-1).code);
   await page.keyboard.press("Enter");
   await page.getByLabel("Six digits").waitFor({ state: "detached" });
   return what;
+}
+
+/** Presses g and the key of a page until it is open: the two keys belong together within a second, which a busy machine may miss. */
+export async function press(page, key, path) {
+  for (let n = 0; n < 60 && new URL(page.url()).pathname !== path; n++) {
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+  }
 }

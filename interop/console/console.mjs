@@ -2,11 +2,16 @@
 // It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE FINISHED_THREAD PAUSED_THREAD
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { asker, launch, serious } from "./browser.mjs";
+import { asker, launch, press, serious } from "./browser.mjs";
 
 const [url, link, approval, agentToken, codeFile, finished, paused] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
 const ask = asker(codeFile);
+// The code exists once its dialog is open.
+const prove = async (what) => {
+  await page.getByLabel("Six digits").waitFor();
+  await page.getByLabel("Six digits").fill(await ask(what));
+};
 
 const seen = { violations: [], errors: [], axe: [], wide: [], notes: {} };
 
@@ -52,6 +57,34 @@ await page.goto(`${base}/console/providers/team`);
 await page.getByRole("heading", { name: "team", level: 1 }).waitFor();
 seen.notes.fixed = `${(await page.locator("main aside button").allInnerTexts()).join(", ")}; ${await page.locator("main aside dd", { hasText: "change it there" }).innerText()}`;
 
+// What an extension asks for is read before it is enabled.
+await page.goto(`${base}/console/providers`);
+await page.locator("main a", { hasText: "tools.words" }).click();
+await page.getByText("What it asks for").first().waitFor();
+seen.notes.consent = await page.locator("main .code pre").first().innerText();
+const enable = page.getByRole("button", { name: "Agree and enable" });
+seen.notes.blind = (await enable.count()) > 0;
+for (const theme of ["light", "dark"]) {
+  await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
+  for (const finding of await serious(page)) seen.axe.push(`an extension ${theme}: ${finding}`);
+}
+await page.getByLabel("I have read what it asks for").check();
+await enable.click();
+await prove("code extension");
+await page.keyboard.press("Enter");
+await page.getByRole("button", { name: "Disable" }).waitFor();
+seen.notes.enabled = true;
+
+// Records beyond the first page are shown, down to the first.
+await page.goto(`${base}/console/audit`);
+const older = page.getByRole("button", { name: "Show more" });
+await older.click();
+await older.waitFor({ state: "detached" });
+const records = page.getByLabel("Records, newest first");
+await records.evaluate((e) => e.scrollTo(0, e.scrollHeight));
+await records.locator("a[href$='/audit/1']").waitFor();
+seen.notes.first = true;
+
 // A new tab is signed in without a code; so is a reload.
 const second = await context.newPage();
 watch(second);
@@ -64,8 +97,7 @@ seen.notes.secondTab = true;
 // An approval, by keyboard only: the whole input is on the page, and a dangerous scope asks for the code.
 await page.goto(`${base}/console/`);
 await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
-await page.keyboard.press("g");
-await page.keyboard.press("a");
+await press(page, "a", "/console/approvals");
 await page.locator('[aria-label="Pending approvals"] a').first().waitFor();
 await page.keyboard.press("Enter");
 await page.getByText("Everything that was asked").waitFor();
@@ -78,8 +110,7 @@ seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
 await page.keyboard.press("Shift+A");
 await page.getByText("from now on without asking").waitFor();
 await page.keyboard.press("Enter");
-await page.getByLabel("Six digits").waitFor();
-await page.getByLabel("Six digits").fill(await ask("code"));
+await prove("code");
 await page.keyboard.press("Enter");
 await page.locator("dialog[open]").waitFor({ state: "detached" }); // it has the same words
 await page.getByText("(always)").waitFor();
@@ -113,6 +144,7 @@ for (const acts of [false, true]) {
   await page.keyboard.type("keys of one");
   await page.keyboard.press("Enter");
   await page.locator("dialog.palette").waitFor({ state: "detached" });
+  if (acts) await press(page, "n", "/console/");
   await page.keyboard.press("g");
   await page.keyboard.press("n");
   if (new URL(page.url()).pathname === "/console/" !== acts) seen.notes.lost = `the keys g n while they are ${acts ? "on" : "off"}`;
@@ -131,10 +163,14 @@ await page.getByRole("button", { name: "Show the changes" }).click();
 await page.getByText("The work is on").waitFor();
 seen.notes.diff = await page.locator(".code pre[tabindex]").textContent();
 await page.getByRole("button", { name: "Merge", exact: true }).click();
+await prove("code merge");
+await page.getByRole("button", { name: "Confirm" }).click();
 await page.getByText("main is at").waitFor();
 seen.notes.merged = await page.getByText("main is at").textContent();
 await page.getByRole("button", { name: "Discard…" }).click();
 await page.getByRole("button", { name: "Remove all work that was not merged" }).click();
+await prove("code discard");
+await page.getByRole("button", { name: "Confirm" }).click();
 await page.getByText("Removed:").waitFor();
 seen.notes.discarded = await page.getByText("Removed:").textContent();
 // The recording of its session is played to the end, and back to its beginning.
@@ -165,8 +201,7 @@ await page.goto(`${base}/console/channels`);
 const account = page.getByRole("region", { name: "webhook:pager" });
 await account.getByText("operator:ann").waitFor();
 await account.getByRole("button", { name: "Make a pairing code" }).click();
-await page.getByLabel("Six digits").waitFor();
-await page.getByLabel("Six digits").fill(await ask("code pair"));
+await prove("code pair");
 await page.getByRole("button", { name: "Confirm" }).click();
 seen.notes.paired = await account.getByRole("status").locator(".m").textContent();
 await page.goto(`${base}/console/usage`);
@@ -181,10 +216,9 @@ await page.getByRole("button", { name: "Show what would be added" }).click();
 await page.getByText("its transport is sse").waitFor();
 seen.notes.credential = await page.getByText("Credentials become named secrets").textContent();
 await page.getByRole("button", { name: "Add it" }).first().click();
-await page.getByLabel("Six digits").waitFor();
-await page.getByLabel("Six digits").fill(await ask("code import"));
+await prove("code import");
 await page.getByRole("button", { name: "Confirm" }).click();
-await page.getByText("Added: notes").waitFor({ timeout: 60_000 });
+await page.getByText("Added: notes").waitFor();
 seen.notes.imported = (await page.content()).includes("sk-abcdef");
 
 // A server of the registry: its plan, with the value that it asks for.

@@ -85,7 +85,7 @@ const declaration = "upstreams:\n  team:\n    url: https://team.example/mcp\n   
 
 func TestTheConsoleInABrowser(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	files := t.TempDir()
@@ -127,6 +127,18 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	addChannel(t, admin, url)
+	install := exec.CommandContext(ctx, program, "--home", home, "extensions", "install", "../../examples/extensions/words")
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("installing an extension: %v\n%s", err, out)
+	}
+	for range 600 { // more than a page of the audit
+		err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+			"target": "fs.readText", "input": map[string]any{"path": "plan.md"},
+		}, nil)
+		if err != nil {
+			t.Fatalf("reading a file: %v", err)
+		}
+	}
 	repo, finished, paused := makeTasks(t, admin, program, home)
 	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
@@ -145,7 +157,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
 			Credential, Planned, Why, Replayed, May                            string
-			Imported                                                           bool
+			Imported, Blind, Enabled, First                                    bool
+			Consent                                                            string
 			Managed, Fixed                                                     string
 			Digest, Lost                                                       string
 			Change                                                             []string
@@ -163,7 +176,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 				Verifications []struct{ Code, What string }
 			}
 			if err := admin.Do(ctx, http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
-				t.Fatalf("got %+v, %v, want one verification", open, err)
+				t.Fatalf("%s: got %+v, %v, want one verification", asked, open, err)
 			}
 			answer = open.Verifications[0].Code
 		case "kill":
@@ -195,6 +208,10 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		}
 	}
 	n := seen.Notes
+	if n.Blind || !n.Enabled || !strings.Contains(n.Consent, "runs a script that can only compute") || !n.First {
+		t.Errorf("an extension: enabled unread %v, enabled %v, shown %q; the first record shown: %v; want it read first, and every record",
+			n.Blind, n.Enabled, n.Consent, n.First)
+	}
 	if n.Fragment || !n.SecondTab || n.Script || !n.Approved || !n.Badge || !n.Survived || n.Asked != http.StatusForbidden {
 		t.Errorf("got %+v, want no code in the address, a second tab that is signed in, no script of the text run, an approval, a badge, and a page that survives kill -9", n)
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestNotificationsInABrowser(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	url, _ := serve(ctx, t, program, home, "127.0.0.1:0", "JUNCTOR_FS_ROOTS=files="+t.TempDir())

@@ -1,7 +1,7 @@
 // Makes the screenshots of the documentation: node screenshots.mjs JUNCTOR OUT. It starts a server
 // with real MCP servers in a temporary folder, lets an agent ask for something, and looks.
 import { spawn, execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,6 +26,7 @@ try {
   run("mcp", "add", "files", "--rw", notes, "--ro", dirname(packages), "--trust-hints", "--", "node", join(packages, "server-filesystem/dist/index.js"), notes);
   run("mcp", "add", "memory", "--ro", dirname(packages), "--", "node", join(packages, "server-memory/dist/index.js"));
   run("policy", "deny", "files/move_file");
+  const admin = readFileSync(join(home, "run/admin.token"), "utf8").trim();
   const token = JSON.parse(run("tokens", "create", "--role", "agent", "--name", "claude", "--json")).token;
   const call = (name, args) =>
     fetch(`${url}/api/v1/invocations`, {
@@ -44,12 +45,12 @@ try {
 
   const browser = await launch();
   const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
-  const look = async (path, name, theme) => {
+  const look = async (path, name, theme, to = out) => {
     await page.goto(`${url.replace("127.0.0.1", "localhost")}/console${path}`);
     await page.locator("main h1").first().waitFor();
     await page.waitForFunction(() => !document.querySelector("main").textContent.includes("Loading…"));
     await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-    await page.screenshot({ path: join(out, `${name}.png`) });
+    await page.screenshot({ path: join(to, `${name}.png`) });
   };
   await page.goto(run("console").trim());
   await page.locator("nav").waitFor();
@@ -58,6 +59,21 @@ try {
   mkdirSync(out, { recursive: true });
   await look("/", "console-now", "light");
   await look(`/approvals/${write.id}`, "console-approval", "dark");
+  // With PICTURES, every page in both themes at three widths, to be looked at.
+  if (process.env.PICTURES) {
+    mkdirSync(process.env.PICTURES, { recursive: true });
+    run("tasks", "create", "ls -l; sleep 600", "--agent", "shell", "--scratch");
+    const [thread] = await (await fetch(`${url}/api/coding-agents/coordinator/threads`, { headers: { Authorization: `Bearer ${admin}` } })).json();
+    const records = await (await fetch(`${url}/api/v1/audit?limit=1`, { headers: { Authorization: `Bearer ${admin}` } })).json();
+    for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/notifications", "/system"]) {
+      for (const [width, height] of [[320, 700], [1024, 768], [1600, 1000]]) {
+        await page.setViewportSize({ width, height });
+        for (const theme of ["light", "dark"]) {
+          await look(path, `${path.replaceAll(/[^a-z]+/gi, "-").slice(0, 24)}-${width}-${theme}`, theme, process.env.PICTURES);
+        }
+      }
+    }
+  }
   await browser.close();
 } finally {
   server.kill("SIGINT");

@@ -50,7 +50,7 @@ ann.page.on("request", (r) => {
 await signIn(ann.page, "ann", "/approvals");
 await ann.page.getByRole("heading", { name: "Approvals", level: 1 }).waitFor();
 seen.address = new URL(ann.page.url()).pathname + new URL(ann.page.url()).search;
-seen.principal = await ann.page.locator("header .live.opt").textContent();
+seen.principal = await ann.page.locator("header .opt .live").textContent();
 seen.keptInPage = await ann.page.evaluate(() => sessionStorage.getItem("junctor.login") !== null);
 const second = await ann.context.newPage();
 await second.goto(`${base}/console/audit`);
@@ -61,8 +61,9 @@ await second.getByRole("heading", { name: "Audit", level: 1 }).waitFor();
 seen.reloaded = true;
 await second.close();
 await ann.page.getByRole("button", { name: "Sign out" }).click();
+await ann.page.getByText("You are signed out here and at the sign-in provider.").waitFor();
 await button(ann.page).waitFor();
-seen.signedOut = true;
+seen.signedOut = new URL(ann.page.url()).search === "";
 
 // The provider's answer is good for one tab, once.
 const other = await open();

@@ -1,8 +1,8 @@
 // Opens twelve tabs of the console, three of them with a live terminal, and a thirteenth by its address.
-// It prints one JSON object with what it saw. It is started by tabs_test.go with: node tabs.mjs LINK THREAD LOUD_THREAD
+// It prints one JSON object with what it saw. It is started by tabs_test.go with: node tabs.mjs LINK THREAD LOUD_THREAD SECONDS
 import { launch } from "./browser.mjs";
 
-const [link, thread, loud] = process.argv.slice(2);
+const [link, thread, loud, seconds] = process.argv.slice(2);
 const base = new URL(link).origin;
 const browser = await launch();
 const context = await browser.newContext();
@@ -72,49 +72,10 @@ const [first2, ...others] = await Promise.all([1, 2, 3].map(async () => {
 await first2.bringToFront();
 await first2.getByRole("button", { name: "Take over" }).click();
 await first2.keyboard.press("Enter"); // it waits for a line
-for (const tab of [first2, ...others]) await tab.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("the very end"), null, { timeout: 120_000 });
+for (const tab of [first2, ...others]) await tab.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("the very end"), null, { timeout: 120_000 + 10_000 * seconds });
 seen.screens = await Promise.all([first2, ...others].map((tab) =>
   tab.locator(".xterm-rows > div").evaluateAll((rows) => rows.map((r) => r.textContent.replaceAll("\u00a0", " ").trim()).filter(Boolean).slice(-4).join("|"))));
 
-// Among many tools: the first row, a filter, and scrolling through all that is loaded, as the page measures them.
-const list = await context.newPage();
-seen.largest = 0;
-list.on("response", async (r) => {
-  if (!r.url().includes("/api/v1/tools")) return;
-  const { length } = await r.body().catch(() => ""); // the page may be left meanwhile
-  seen.largest = Math.max(seen.largest, length);
-});
-await list.goto(`${base}/console/system`);
-await list.locator("main h1").waitFor();
-const until = (text, link = "") => list.evaluate(([want, link]) => new Promise((done) => {
-  const began = performance.now();
-  if (link) document.querySelector(link).click();
-  const look = () => (document.querySelector(".virtual .row")?.textContent.includes(want) ? done(performance.now() - began) : requestAnimationFrame(look));
-  look();
-}), [text, link]);
-seen.row = await until("", "nav a[href='/console/catalog']");
-seen.total = Number.parseInt(await list.locator(".bar .n").textContent());
-const answered = list.waitForRequest((r) => r.url().includes("q=TOOL_1999"));
-await list.getByLabel("Search").fill("TOOL_1999");
-await answered;
-seen.filter = await until("TOOL_1999");
-await list.getByLabel("Search").fill("");
-await until("catalog.call");
-for (let n = 0; n < 20 && (await list.getByRole("button", { name: "Show more" }).isVisible()); n++) {
-  const before = await list.locator(".btns .n").textContent();
-  await list.getByRole("button", { name: "Show more" }).click();
-  await list.waitForFunction((b) => document.querySelector(".btns .n")?.textContent !== b, before);
-}
-seen.longest = await list.evaluate(async () => {
-  let longest = 0;
-  new PerformanceObserver((l) => l.getEntries().forEach((e) => (longest = Math.max(longest, e.duration)))).observe({ entryTypes: ["longtask"] });
-  const box = document.querySelector(".virtual");
-  for (let top = 0; top < box.scrollHeight; top += Math.max(400, box.scrollHeight / 200)) {
-    box.scrollTop = top;
-    await new Promise(requestAnimationFrame);
-  }
-  return longest;
-});
 const devtools = await context.newCDPSession(first2);
 await devtools.send("HeapProfiler.collectGarbage");
 seen.heap = (await devtools.send("Runtime.getHeapUsage")).usedSize;

@@ -19,21 +19,23 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/host"
-	"github.com/junctor-run/junctor/secret"
 )
 
 // A browser opens at most six connections to a server without TLS, so twelve tabs with a feed each
 // would be silent.
-// Three of them watch a terminal: one takes it over, and a program writes more than a browser draws.
+// Three of them watch a terminal: one takes it over, and a program writes more than a browser draws, for about as
+// many seconds as CONSOLE_SECONDS.
 func TestTwelveTabsShareOneFeed(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	seconds, _ := strconv.Atoi(os.Getenv("CONSOLE_SECONDS"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+10*time.Duration(seconds)*time.Second)
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	address, _ := serve(ctx, t, program, home, "127.0.0.1:0")
 	admin, agent := dial(t, address, home, "admin"), dial(t, address, home, "agent")
-	for _, command := range []string{"sleep 600", `head -n 1; seq 1 2000000; printf 'the very %s\n' end; sleep 600`} {
+	const line = `head -n 1; end=$(($(date +%%s) + %d)); while [ $(date +%%s) -lt $end ]; do seq 1 1000000; done; seq 1 2000000; ` +
+		`printf 'the very %%s\n' end; sleep 3600`
+	for _, command := range []string{"sleep 3600", fmt.Sprintf(line, seconds)} {
 		create := exec.CommandContext(ctx, program, "tasks", "create", command, "--agent", "shell", "--scratch")
 		create.Env = append(os.Environ(), "JUNCTOR_HOME="+home)
 		if out, err := create.CombinedOutput(); err != nil {
@@ -47,37 +49,6 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	quiet, loud := threads[0].ID, threads[1].ID
 	if strings.HasPrefix(threads[0].OriginalRequest, "head") {
 		quiet, loud = loud, quiet
-	}
-
-	// Endpoints with many tools: 100,000 with CONSOLE_TOOLS=100000, which takes minutes.
-	tools, _ := strconv.Atoi(os.Getenv("CONSOLE_TOOLS"))
-	tools = max(tools, 2000)
-	const perModule, perEndpoint = 500, 20_000 // a manifest has 4 MiB at most
-	for from := 0; from < tools; from += perEndpoint {
-		var modules []host.Module
-		for m := from; m < min(from+perEndpoint, tools); m += perModule {
-			one := host.Module{ID: fmt.Sprintf("many%d", m), Name: fmt.Sprintf("@test/many%d", m)}
-			for i := range perModule {
-				one.Actions = append(one.Actions, host.Action{
-					Name: fmt.Sprintf("TOOL_%d", m+i), Description: "One of many tools, with a description of a usual length.",
-					Handle: func(context.Context, json.RawMessage, json.RawMessage) (host.ActionResult, error) {
-						return host.ActionResult{}, nil
-					},
-				})
-			}
-			modules = append(modules, one)
-		}
-		endpoint, err := host.NewEndpoint(modules...)
-		if err != nil {
-			t.Fatalf("an endpoint with many tools: %v", err)
-		}
-		far := httptest.NewServer(endpoint.Handler(secret.New("")))
-		defer far.Close()
-		if err := admin.Do(ctx, http.MethodPost, "/api/capability-router/connect", map[string]any{
-			"endpoint": map[string]any{"id": fmt.Sprintf("many%d", from), "baseUrl": far.URL},
-		}, nil); err != nil {
-			t.Fatalf("connecting an endpoint: %v", err)
-		}
 	}
 
 	// The browser reaches the server through this proxy, which counts the feeds.
@@ -107,7 +78,7 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	}
 	_, code, _ := strings.Cut(link.URL, "/console/")
 	page := strings.Replace(front.URL, "127.0.0.1", "localhost", 1) + "/console/" + code
-	driver := exec.CommandContext(ctx, "node", "tabs.mjs", page, quiet, loud)
+	driver := exec.CommandContext(ctx, "node", "tabs.mjs", page, quiet, loud, strconv.Itoa(seconds))
 	driver.Stderr = os.Stderr
 	stop, err := driver.StdinPipe()
 	if err != nil {
@@ -124,8 +95,6 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 		Live, Watching, Badges int
 		Echo, Heap             float64
 		HeldBack               bool
-		Row, Filter, Longest   float64 // milliseconds
-		Total, Largest         int
 		Screens                []string
 	}
 	scan := bufio.NewScanner(lines)
@@ -155,14 +124,6 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 			seen.Echo, seen.HeldBack, atMost(250))
 	}
 	t.Logf("the echo of a key took %.0f ms, the heap of a page has %.1f MB", seen.Echo, seen.Heap/1e6)
-	t.Logf("of %d tools: the first row after %.0f ms, a filter after %.0f ms, the longest task while scrolling %.0f ms, the largest answer %d bytes",
-		seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest)
-	if seen.Total < tools || seen.Row <= 0 || seen.Row > atMost(500) || seen.Filter > atMost(200) ||
-		seen.Longest > atMost(100) || seen.Largest > 1<<20 {
-		t.Errorf("of %d tools: a row after %.0f ms, a filter after %.0f ms, a task of %.0f ms, an answer of %d bytes; want %d tools, and at most "+
-			"%.0f ms, %.0f ms, %.0f ms and 1 MiB", seen.Total, seen.Row, seen.Filter, seen.Longest, seen.Largest, tools,
-			atMost(500), atMost(200), atMost(100))
-	}
 	const last = "1999998|1999999|2000000|the very end"
 	if got := strings.Join(seen.Screens, " "); got != last+" "+last+" "+last || seen.Heap > 80e6 {
 		t.Errorf("the screens of three watchers end with %q, the heap has %.0f bytes; want %q on each, and 80 MB at most", seen.Screens, seen.Heap, last)
@@ -170,13 +131,4 @@ func TestTwelveTabsShareOneFeed(t *testing.T) {
 	if seen.Live != 13 || seen.Watching != 3 || seen.Badges != 13 {
 		t.Errorf("got %+v, want 13 tabs that are live, 3 terminals, and the approval on all 13", seen)
 	}
-}
-
-// atMost returns a limit of milliseconds that an idle machine keeps, which CONSOLE_TIMES=1 asks for. Other
-// tests run beside this one, so it returns twenty times as much otherwise.
-func atMost(idle float64) float64 {
-	if os.Getenv("CONSOLE_TIMES") != "" {
-		return idle
-	}
-	return 20 * idle
 }

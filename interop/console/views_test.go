@@ -37,8 +37,19 @@ export default function View({load}) {
 }
 `
 
+const linkedView = `export function mount(element, {request}) {
+  const requests = {"Read more": ["open", {url: "https://example.com/more"}], "Other view": ["navigate", {view: "mounted"}]};
+  for (const [text, [kind, params]] of Object.entries(requests)) {
+    const b = document.createElement("button");
+    b.textContent = text;
+    b.onclick = () => request(kind, params).then(() => element.append(" opened"), (e) => element.append(" " + e.message));
+    element.append(b);
+  }
+}
+`
+
 // hostileView tries to leave its frame and reports each attempt that worked.
-const hostileView = `export function mount(element, {call}) {
+const hostileView = `export function mount(element, {call, request}) {
   const worked = [];
   const tries = {
     "parent document": () => parent.document.title,
@@ -62,19 +73,38 @@ const hostileView = `export function mount(element, {call}) {
     for (const [name, f] of Object.entries(tries)) {
       try { f(); worked.push(name); } catch {}
     }
-    for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session",
-        "/api/modules/other/secret", "/healthz", "https://example.com/"]) {
+    for (const path of ["/api/v1/status", "/api/v1/tokens", "/api/v1/approvals", "/api/v1/invocations", "/api/v1/secrets", "/api/v1/policy",
+        "/api/v1/audit", "/api/v1/grants", "/api/v1/nodes", "/api/v1/events", "/api/task-agents/coordinator/threads", "/console/session",
+        "/api/modules/other/secret", "/healthz", "NEIGHBOUR/fetched", "https://example.com/"]) {
       try { await wait(fetch(path)); worked.push("fetch " + path); } catch {}
     }
     for (const src of ["/console/assets/main.js", "https://example.com/x.js"]) {
       try { await wait(import(src)); worked.push("import " + src); } catch {}
     }
+    const opens = (o) => new Promise((yes, no) => { o.onopen = o.onmessage = yes; o.onerror = no; });
+    for (const [name, f] of [["WebSocket", () => new WebSocket("ws://" + location.host + "/api/task-agents/console")],
+        ["EventSource", () => new EventSource("/api/v1/events")], ["a worker", () => new Worker("data:text/javascript,postMessage(1)")]]) {
+      try { await wait(opens(f())); worked.push(name); } catch {}
+    }
+    // What cannot be seen from here is counted by the neighbour.
+    const frame = document.createElement("iframe"), form = document.createElement("form"), image = new Image();
+    frame.src = "NEIGHBOUR/framed";
+    form.action = "NEIGHBOUR/sent";
+    image.src = "NEIGHBOUR/drawn";
+    document.body.append(frame, form, image);
+    form.submit();
+    navigator.sendBeacon("NEIGHBOUR/beaconed", "x");
     for (const path of ["/../other/secret", "/..%2fother/secret", "//other/secret", "http://127.0.0.1/hello", "/%2e%2e/other/secret"]) {
       try { await call("GET", path); worked.push("route " + path); } catch {}
     }
+    for (const [kind, params] of [["open", {url: "https://example.com/"}], ["navigate", {view: "mounted"}]]) {
+      try { await wait(request(kind, params)); worked.push(kind + " without a click"); } catch (e) {
+        if (e.message === "silent") worked.push(kind + " asked without a click");
+      }
+    }
     let refused = 0;
-    await Promise.all(Array.from({length: 400}, () => call("GET", "/hello").catch(() => refused++)));
-    if (refused === 0) worked.push("400 messages at once");
+    await Promise.all(Array.from({length: 10000}, () => call("GET", "/hello").catch(() => refused++)));
+    if (refused < 9000) worked.push(10000 - refused + " of 10,000 messages at once");
     await new Promise((done) => setTimeout(done, 1500)); // another second of messages
     await call("POST", "/report", {worked});
     element.textContent = "done";
@@ -82,9 +112,39 @@ const hostileView = `export function mount(element, {call}) {
 }
 `
 
+// leavingView puts another page into its own frame.
+const leavingView = `export function mount() { location.href = "NEIGHBOUR/left"; }`
+
+// fakeCloud makes agents as a cloud does, whose endpoint is ready at the second look.
+type fakeCloud struct {
+	endpoint, token string
+	asked           []string
+	strangers       int
+}
+
+func (c *fakeCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer key-at-the-cloud" {
+		c.strangers++
+	}
+	c.asked = append(c.asked, r.Method+" "+r.URL.Path)
+	job := map[string]any{"status": "pending"}
+	if len(c.asked) == 4 {
+		job = map[string]any{
+			"status": "completed", "result": map[string]string{"capabilityRouterUrl": c.endpoint, "capabilityRouterToken": c.token},
+		}
+	}
+	answer := map[string]any{
+		"POST /api/v1/eliza/agents":              map[string]any{"data": map[string]string{"id": "a1"}},
+		"POST /api/v1/eliza/agents/a1/provision": map[string]string{"jobId": "j1"},
+		"GET /api/v1/jobs/j1":                    map[string]any{"data": job},
+	}[c.asked[len(c.asked)-1]]
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
 func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	program := build(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 
 	var mu sync.Mutex
@@ -100,13 +160,20 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 			return host.RouteResponse{Body: map[string]string{"text": text}}, nil
 		}}
 	}
+	// Another server on this machine, to which a view may send nothing.
+	var visits atomic.Int32
+	neighbour := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))
+	defer neighbour.Close()
+	beside := func(view string) []byte { return []byte(strings.ReplaceAll(view, "NEIGHBOUR", neighbour.URL)) }
 	endpoint, err := host.NewEndpoint(
 		host.Module{
 			ID: "plain", Name: "@test/plain",
 			Views: []host.View{
 				{ID: "mounted", Label: "Mounted", Bundle: []byte(mountedView)},
 				{ID: "react", Label: "React", Bundle: []byte(reactView)},
-				{ID: "hostile", Label: "Hostile", Bundle: []byte(hostileView)},
+				{ID: "linked", Label: "Linked", Bundle: []byte(linkedView)},
+				{ID: "hostile", Label: "Hostile", Bundle: beside(hostileView)},
+				{ID: "leaving", Label: "Leaving", Bundle: beside(leavingView)},
 				{ID: "needy", Label: "Needy", Bundle: []byte(`import {Sun} from "lucide-react"; export default Sun;`)},
 			},
 			Assets: []host.Asset{{
@@ -146,6 +213,20 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	}))
 	defer far.Close()
 
+	airborne, err := host.NewEndpoint(host.Module{
+		ID: "airborne", Name: "@test/airborne",
+		Views:  []host.View{{ID: "airborne", Label: "Airborne", Bundle: []byte(strings.ReplaceAll(mountedView, "/hello", "/airborne"))}},
+		Routes: []host.Route{hello("/airborne", "hello from the cloud")},
+	})
+	if err != nil {
+		t.Fatalf("an endpoint: %v", err)
+	}
+	above := httptest.NewServer(airborne.Handler(secret.New("token-of-above")))
+	defer above.Close()
+	cloud := &fakeCloud{endpoint: above.URL, token: "token-of-above"}
+	sky := httptest.NewServer(cloud)
+	defer sky.Close()
+
 	home := filepath.Join(t.TempDir(), "home")
 	url, server := serve(ctx, t, program, home, "127.0.0.1:0")
 	admin := dial(t, url, home, "admin")
@@ -154,7 +235,7 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := filepath.Join(t.TempDir(), "answer")
-	driver := exec.CommandContext(ctx, "node", "views.mjs", url, link.URL, far.URL, answers)
+	driver := exec.CommandContext(ctx, "node", "views.mjs", url, link.URL, far.URL, answers, sky.URL)
 	driver.Stderr = os.Stderr
 	token, err := os.ReadFile(filepath.Join(home, "run", "admin.token"))
 	if err != nil {
@@ -187,7 +268,11 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	}
 	var seen struct {
 		URL, Opened, Asked, Connected string
-		Sent                          struct {
+		Cloud                         struct {
+			Cloud struct{ Name, AuthToken, CloudAPIBase string }
+		}
+		CloudConnected string
+		Sent           struct {
 			Provider string
 			Endpoint struct{ ID, BaseURL string }
 		}
@@ -196,6 +281,7 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 		Needs  string
 		Slots  []string
 		Before []string // errors of the page before the hostile view
+		Left   string   // the directive that stopped the view that leaves
 	}
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		t.Fatalf("%v in %s", err, answer)
@@ -214,6 +300,9 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	if reported != 1 || len(report.Worked) > 0 {
 		t.Errorf("got %d reports, what worked: %q, want 1 report and nothing", reported, report.Worked)
 	}
+	if n := visits.Load(); n != 0 || seen.Left != "frame-src" {
+		t.Errorf("another server got %d requests of views, and %q stopped a view that leaves; want 0, frame-src", n, seen.Left)
+	}
 	if others != 0 {
 		t.Errorf("the route of another module was called %d times, want 0", others)
 	}
@@ -223,6 +312,15 @@ func TestViewsOfEndpointsStayInTheirFrames(t *testing.T) {
 	if s := seen.Sent; s.Provider != "home-machine" || s.Endpoint.ID != "far" || s.Endpoint.BaseURL != far.URL ||
 		!strings.Contains(seen.Connected, "@test/plain") {
 		t.Errorf("connecting: sent %+v, answered %q; want the endpoint far of home-machine, and its modules", s, seen.Connected)
+	}
+	if c := seen.Cloud.Cloud; c.Name != "above" || c.AuthToken != "key-at-the-cloud" || c.CloudAPIBase != sky.URL ||
+		!strings.Contains(seen.CloudConnected, "@test/airborne") {
+		t.Errorf("connecting by a cloud: sent %+v, answered %q; want the name, the token and the address, and the module", c, seen.CloudConnected)
+	}
+	if want := []string{
+		"POST /api/v1/eliza/agents", "POST /api/v1/eliza/agents/a1/provision", "GET /api/v1/jobs/j1", "GET /api/v1/jobs/j1",
+	}; !slices.Equal(cloud.asked, want) || cloud.strangers > 0 {
+		t.Errorf("the cloud was asked %q, %d times without its token; want %q", cloud.asked, cloud.strangers, want)
 	}
 	if !strings.Contains(seen.Asked, "let the view hostile of plain act while it is open") {
 		t.Errorf("the dialog of the view's first change: got %q, want the name of the view", seen.Asked)

@@ -14,6 +14,7 @@ import { Channels } from "./pages/channels";
 import { Connect } from "./pages/connect";
 import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
+import { ExtensionPage } from "./pages/extension";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access } from "./pages/access";
 import { ExplanationPage, WhyPage } from "./pages/explain";
@@ -54,8 +55,20 @@ applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-
 /** A page that few people open; its code is loaded with it. */
 function Later(p: { load: () => Promise<ComponentType> }) {
   const page = useSignal<ComponentType | null>(null);
-  useEffect(() => void p.load().then((c) => (page.value = c)), []);
-  return page.value ? h(page.value, {}) : <p class="sub">Loading…</p>;
+  const failed = useSignal(false);
+  const load = () =>
+    p.load().then(
+      (c) => (page.value = c),
+      () => (failed.value = true),
+    );
+  useEffect(() => void load(), []);
+  if (page.value) return h(page.value, {});
+  if (!failed.value) return <p class="sub">Loading…</p>;
+  return (
+    <p class="note bad" role="alert">
+      The page was not loaded: the server does not answer, or has another version since. Load the console again.
+    </p>
+  );
 }
 
 function Page() {
@@ -81,6 +94,7 @@ function Page() {
     case "connect":
       return <Connect />;
     case "providers":
+      if (second === "extensions" && third) return <ExtensionPage id={third} key={third} />;
       return second ? <ProviderPage name={second} /> : <Providers />;
     case "nodes":
       return second ? <NodePage id={second} /> : <Nodes />;
@@ -117,19 +131,22 @@ function changeTheme(): void {
   applyTheme(next);
 }
 
-function signOut(): void {
-  void call("DELETE", "/console/session").finally(() => {
-    keep("");
-    share();
-    void signedOut().catch(() => {}); // the browser may have lost the subscription
-  });
+async function signOut(): Promise<void> {
+  // undefined: the session had no provider, or has ended
+  const end = await call<{ url: string } | undefined>("DELETE", "/console/session").catch(() => undefined);
+  keep("");
+  share();
+  void signedOut().catch(() => {}); // the browser may have lost the subscription
+  if (!end?.url) return;
+  sessionStorage.setItem(leaving, new URL(end.url).searchParams.get("state") ?? "");
+  location.assign(end.url);
 }
 
 // commands are in the palette too, because the narrow page has no room for their buttons.
 const commands = [
   { label: "Keys of one letter on or off", kind: "command", path: "+", do: switchLetters },
   { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },
-  { label: "Sign out", kind: "command", path: "-", do: signOut },
+  { label: "Sign out", kind: "command", path: "-", do: () => void signOut() },
 ];
 
 /** Where an id leads. */
@@ -150,13 +167,14 @@ function Palette(p: { close: () => void }) {
   const q = text.value.trim().toLowerCase();
   const tools = useLoad<{ tools: any[] }>(q.length > 1 ? `/api/v1/tools?limit=40&q=${encodeURIComponent(q)}` : null, /^$/, 600000);
   const slashes = useLoad<{ commands: any[] }>(q.startsWith("/") ? "/api/v1/chat/slash-commands?enabled_only=true" : null, /^$/, 600000);
+  const chat = here.value.startsWith("/chat/") ? here.value.split("?")[0] : "/chat"; // the conversation that is open
   const id = jump(text.value.trim());
   const items: { label: string; kind: string; path: string; do?: () => void }[] = [];
   if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
   for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
   for (const c of commands) if (c.label.toLowerCase().includes(q)) items.push(c);
   if (q.startsWith("/")) for (const c of slashes.data?.commands ?? []) {
-    if (c.name.startsWith(q.split(" ")[0])) items.push({ label: visible(c.name), kind: visible(c.summary), path: `/chat?text=${encodeURIComponent(`${c.name} `)}` });
+    if (c.name.startsWith(q.split(" ")[0])) items.push({ label: visible(c.name), kind: visible(c.summary), path: `${chat}?text=${encodeURIComponent(`${c.name} `)}` });
   }
   if (q) for (const t of tools.data?.tools ?? []) {
     items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
@@ -264,13 +282,16 @@ function Live() {
   );
 }
 
+const maxTabs = 20;
+
 function Shell(p: { who: string }) {
   const palette = useSignal(false);
   const attention = useLoad<{ approvals: number; total: number }>("/api/v1/attention", /^(approval|confirmation|grant|task|agent|upstream|catalog)\./);
-  const tabs = useContributed("nav");
+  const tabs = useContributed("nav").slice(0, maxTabs); // the page Views lists all
   const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
-  const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
+  const at = path.replace(/^\/(choices|explain)(?=\/|$)/, "/catalog"); // its pages
+  const current = pages.findLast((x) => x.path === "/" ? at === "/" : at === x.path || at.startsWith(`${x.path}/`));
   useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current?.path]);
   useEffect(() => {
     document.title = `${waiting ? `(${waiting}) ` : ""}${current?.name ?? "junctor"} · junctor`;
@@ -301,6 +322,17 @@ function Shell(p: { who: string }) {
     addEventListener("keydown", on, true);
     return () => removeEventListener("keydown", on, true);
   }, []);
+  const account = () => (
+    <>
+      <button type="button" class="plain" onClick={changeTheme}>
+        Theme
+      </button>
+      <span class="live">{visible(p.who)}</span>
+      <button type="button" class="plain" onClick={() => void signOut()}>
+        Sign out
+      </button>
+    </>
+  );
   return (
     <div class="app">
       <header class="top">
@@ -316,21 +348,7 @@ function Shell(p: { who: string }) {
         </button>
         <div class="grow" />
         <Live />
-        <button
-          type="button"
-          class="plain opt"
-          onClick={changeTheme}
-        >
-          Theme
-        </button>
-        <span class="live opt">{visible(p.who)}</span>
-        <button
-          type="button"
-          class="plain opt"
-          onClick={signOut}
-        >
-          Sign out
-        </button>
+        <span class="opt">{account()}</span>
       </header>
       <nav aria-label="Pages">
         {pages.map((x) => (
@@ -349,6 +367,7 @@ function Shell(p: { who: string }) {
             <span class="clip">{visible(t.label || t.id)}</span>
           </a>
         ))}
+        <span class="me">{account()}</span>
       </nav>
       <main id="main">
         {!connected.value && (
@@ -431,6 +450,7 @@ function App(p: { why: string }) {
 }
 
 const wanted = "junctor.wanted";
+const leaving = "junctor.leaving"; // the state of a sign-out at the provider
 const login = "junctor.login"; // what the server gave this tab for its return from the provider
 
 const sentences = (e: Failure) => (e.hint ? `${e.message}. To go on: ${e.hint}.` : e.message);
@@ -475,6 +495,12 @@ async function main(): Promise<void> {
     }
   }
   if (location.pathname === href("/oidc")) why = await comeBack();
+  if (location.pathname === href("/signed-out")) {
+    const state = new URLSearchParams(location.search).get("state");
+    if (state && state === sessionStorage.getItem(leaving)) why = "You are signed out here and at the sign-in provider.";
+    sessionStorage.removeItem(leaving);
+    go("/", true);
+  }
   followClicks();
   await connect();
   if (secret.value) share();

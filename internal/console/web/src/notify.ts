@@ -31,10 +31,11 @@ export function unavailable(): string {
   return "";
 }
 
+const worker = () => navigator.serviceWorker.getRegistration("/console/");
+
 async function subscription(): Promise<PushSubscription | null> {
   if (!("serviceWorker" in navigator)) return null;
-  const registration = await navigator.serviceWorker.getRegistration("/console/");
-  return (await registration?.pushManager?.getSubscription()) ?? null;
+  return (await (await worker())?.pushManager?.getSubscription()) ?? null;
 }
 
 /** The id by which the server lists this browser, or "" if it does not receive notifications. */
@@ -63,7 +64,8 @@ async function send(s: PushSubscription): Promise<void> {
 export async function switchOn(): Promise<void> {
   if ((await Notification.requestPermission()) !== "granted") throw new Error(unavailable() || "Notifications were not allowed.");
   const { public_key } = await get<Listed>(listPath);
-  await navigator.serviceWorker.register(scriptURL(script) as string, { scope: "/console/" });
+  // The browser updates a worker that it has; to register it again can hang while it runs.
+  if (!(await worker())) await navigator.serviceWorker.register(scriptURL(script) as string, { scope: "/console/" });
   const registration = await navigator.serviceWorker.ready;
   await (await registration.pushManager.getSubscription())?.unsubscribe(); // of a former key
   const s = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: public_key });

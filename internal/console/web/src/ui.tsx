@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Failure, get } from "./api";
 import { connected, listen } from "./feed";
+import { href } from "./route";
 
 /** What a page knows of one resource: the last data stays while the server is away. */
 export interface Loaded<T> {
@@ -158,9 +159,14 @@ export function Tag(p: { is?: Meaning; children: ComponentChildren }) {
   return <span class={`tag ${p.is ?? ""}`}>{p.children}</span>;
 }
 
-export function Title(p: { children: ComponentChildren; sub?: ComponentChildren }) {
+export function Title(p: { children: ComponentChildren; sub?: ComponentChildren; up?: [name: string, path: string] }) {
   return (
     <>
+      {p.up && (
+        <p class="up">
+          <a href={href(p.up[1])}>{p.up[0]}</a> /
+        </p>
+      )}
       <h1 tabIndex={-1}>{p.children}</h1>
       <p class="sub">{p.sub}</p>
     </>

@@ -59,6 +59,7 @@ function May(p: { people: string[] }) {
         class="bar"
         onSubmit={(e) => {
           e.preventDefault();
+          e.currentTarget.querySelector("button")?.click();
         }}
       >
         <select aria-label="Who would call" value={who.value || p.people[0]} onChange={(e) => (who.value = e.currentTarget.value)}>
@@ -122,7 +123,7 @@ export function Access() {
                   {t.role}:{visible(t.name)}
                 </b>
                 <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
-                <Ago at={t.created} />
+                <span class="who">{t.used ? <>used <Ago at={t.used} /></> : "never used"}</span>
                 <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? Its next request is refused.`) ? remove(`/api/v1/tokens/${t.id}`).then(tokens.reload) : Promise.resolve())}>
                   Revoke
                 </Act>

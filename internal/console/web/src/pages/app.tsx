@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, post } from "../api";
 import { Act, Trouble, messageLimit, visible } from "../ui";
-import { type Link, LinkAsk, canOpen } from "./frames";
+import { type Link, LinkAsk, acted, canOpen, hasActed } from "./frames";
 
 /** What a tool declares of its page. */
 export interface AppOf {
@@ -82,7 +82,9 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
           return answer({});
         case "ui/open-link": {
           const url = String(params?.url ?? "");
-          if (!canOpen(url) || link.value) return refuse(-32000, "the link cannot be opened");
+          if (!canOpen(url)) return refuse(-32000, "the link cannot be opened");
+          if (!(await hasActed(frame.current))) return refuse(-32000, "a link needs a click of the person");
+          if (link.value) return refuse(-32000, "the link cannot be opened");
           link.value = {
             url,
             answer(opened) {
@@ -98,9 +100,11 @@ export function App(p: { tool: string; input: unknown; result: unknown }) {
           const body = { method, name: String(params?.name ?? ""), arguments: params?.arguments, uri: String(params?.uri ?? "") };
           if (JSON.stringify(body).length > maxMessage) return refuse(-32000, "the message is too large");
           try {
-            answer(await call("POST", `/console/frames/${t.ticket}/call`, body, false, ask));
+            answer(await call("POST", `/console/frames/${t.ticket}/call`, body, !acted(frame.current), ask));
           } catch (err) {
-            if ((err as Failure).code === "cancelled") ask = false;
+            const { code, reason } = err as Failure;
+            if (code === "cancelled") ask = false;
+            if (reason === "frame_closed") failed.value = err as Failure;
             refuse(-32000, (err as Error).message);
           }
           return;

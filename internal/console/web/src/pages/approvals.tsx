@@ -1,5 +1,5 @@
 import { useLayoutEffect } from "preact/hooks";
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
 import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
@@ -103,9 +103,18 @@ export function Approvals() {
 const choices: [key: string, decision: string, label: string][] = [
   ["a", "once", "Approve once"],
   ["t", "timed", "For 1 hour"],
-  ["s", "session", "This session"],
+  ["s", "session", "In this session"],
   ["A", "always", "Always…"],
 ];
+
+function Choice(p: { of: (typeof choices)[number]; armed: Signal<string>; kind?: string }) {
+  const [key, decision, label] = p.of;
+  return (
+    <button type="button" class={`b ${p.kind ?? ""}`} aria-pressed={p.armed.value === decision} onClick={() => (p.armed.value = decision)}>
+      {label} <kbd>{key}</kbd>
+    </button>
+  );
+}
 
 export function ApprovalPage(p: { id: string }) {
   const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics);
@@ -138,6 +147,7 @@ export function ApprovalPage(p: { id: string }) {
       {({ approval: a, input }) => (
         <>
           <Title
+            up={["Approvals", "/approvals"]}
             sub={
               <>
                 <b title={visible(a.principal)}>{visible(actor(a))}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
@@ -147,7 +157,7 @@ export function ApprovalPage(p: { id: string }) {
           >
             {waits(a) ? visible(a.summary) : toolOf(a.capability)}
           </Title>
-          <div class="two">
+          <div class="two after">
             <div>
               <Values title="Program and arguments" list={a.shown?.argv} />
               <Values title="Details" list={a.shown?.details} />
@@ -160,17 +170,19 @@ export function ApprovalPage(p: { id: string }) {
               {pending && waits(a) ? (
                 <Answers a={a} done={one.reload} />
               ) : pending ? (
-                <>
+                <div class="deciding">
                   <div class="btns">
-                    {choices.map(([k, d, label]) => (
-                      <button key={d} type="button" class={`b ${d === "once" ? "p" : ""}`} aria-pressed={armed.value === d} onClick={() => (armed.value = d)}>
-                        {label} <kbd>{k}</kbd>
-                      </button>
-                    ))}
-                    <button type="button" class="b d" aria-pressed={armed.value === "deny"} onClick={() => (armed.value = "deny")}>
-                      Deny <kbd>d</kbd>
-                    </button>
+                    <Choice of={choices[0]} armed={armed} kind="p" />
+                    <Choice of={["d", "deny", "Deny"]} armed={armed} kind="d" />
                   </div>
+                  <details>
+                    <summary>Approve for longer, with any input</summary>
+                    <div class="btns">
+                      {choices.slice(1).map((c) => (
+                        <Choice key={c[1]} of={c} armed={armed} />
+                      ))}
+                    </div>
+                  </details>
                   {armed.value && (
                     <div class="note" role="status">
                       <p>{explain(armed.value, a)}</p>
@@ -184,7 +196,7 @@ export function ApprovalPage(p: { id: string }) {
                       </div>
                     </div>
                   )}
-                </>
+                </div>
               ) : (
                 <p>
                   <Tag is={states[a.state]}>{a.state}</Tag> {a.decision && a.decision !== "deny" ? `(${a.decision})` : ""} {a.decided_by && `by ${visible(a.decided_by)}`}

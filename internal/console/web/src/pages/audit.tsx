@@ -1,9 +1,9 @@
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { get } from "../api";
 import { go, here, href } from "../route";
 import { toolOf } from "../approval";
-import { Act, Ago, Empty, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
 
 export interface Row {
   seq: number;
@@ -30,6 +30,7 @@ const words: Record<string, string> = {
   confirmation_answered: "approval decided",
   login: "signed in",
   session_ended: "signed out",
+  terminal_taken: "took a terminal over",
 };
 
 export const eventWord = (e: string) => words[e] ?? e.replaceAll("_", " ");
@@ -65,11 +66,44 @@ const filters: [string, string][] = [
   ["event=login", "Sign-ins"],
 ];
 
+const pageSize = 500; // records of one request
+
+/** The rows of a filter, by their number: at most those of the pages that were asked for, because the page stays open for days. */
+const noRows = (of: string) => ({ of, all: new Map<number, Row>(), limit: pageSize, end: false });
+
+function add(to: ReturnType<typeof noRows>, records: Row[]): void {
+  for (const r of records) to.all.set(r.seq, r);
+  const extra = to.all.size - to.limit;
+  if (extra <= 0) return;
+  for (const seq of [...to.all.keys()].sort((a, b) => a - b).slice(0, extra)) to.all.delete(seq);
+  to.end = false;
+}
+
 export function Audit() {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const chosen = filters.find(([q]) => q !== "" && query.get(q.split("=")[0]) === q.split("=")[1])?.[0] ?? "";
-  query.set("limit", "500");
+  query.set("limit", String(pageSize));
   const list = useLoad<{ records: Row[] }>(`/api/v1/audit?${query}`, /./, 5000);
+  const key = String(query);
+  const rows = useRef(noRows(key));
+  const added = useSignal(0);
+  added.value; // older rows came
+  const newest = list.data?.records ?? [];
+  // A page that has none of the known rows leaves a gap: the list begins again.
+  const gap = newest.length === pageSize && rows.current.all.size > 0 && !newest.some((r) => rows.current.all.has(r.seq));
+  if (rows.current.of !== key || gap) rows.current = noRows(key);
+  add(rows.current, newest);
+  const records = [...rows.current.all.values()].sort((a, b) => b.seq - a.seq);
+  const older = async () => {
+    const of = rows.current;
+    const q = new URLSearchParams(query);
+    q.set("before", String(records.at(-1)!.seq));
+    const page = await get<{ records: Row[] }>(`/api/v1/audit?${q}`);
+    of.limit += pageSize;
+    of.end = page.records.length < pageSize;
+    add(of, page.records);
+    added.value++;
+  };
   const proof = useSignal<any>(null);
   const user = useSignal(query.get("user") ?? "");
   const set = (change: (q: URLSearchParams) => void) => {
@@ -114,27 +148,30 @@ export function Audit() {
         </p>
       )}
       <Show of={list}>
-        {({ records }) =>
+        {() =>
           records.length === 0 ? (
             <Empty>No record matches the filter {[...query].filter(([k]) => k !== "limit").map(([k, v]) => `${k}=${v}`).join(", ")}.</Empty>
           ) : (
-            <Virtual
-              label="Records, newest first"
-              items={records}
-              row={(r, _, style) => (
-                <a class="row c-audit" style={style} key={r.seq} href={href(`/audit/${r.seq}`)}>
-                  <span class="t opt">{r.seq}</span>
-                  <span class="clip">
-                    <EventTag r={r} />
-                  </span>
-                  <span class="clip">
-                    {subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
-                  </span>
-                  <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
-                  <Ago at={r.timestamp} />
-                </a>
-              )}
-            />
+            <>
+              <Virtual
+                label="Records, newest first"
+                items={records}
+                row={(r, _, style) => (
+                  <a class="row c-audit" style={style} key={r.seq} href={href(`/audit/${r.seq}`)}>
+                    <span class="t opt">{r.seq}</span>
+                    <span class="clip">
+                      <EventTag r={r} />
+                    </span>
+                    <span class="clip">
+                      {subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
+                    </span>
+                    <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
+                    <Ago at={r.timestamp} />
+                  </a>
+                )}
+              />
+              <More next={records.length >= pageSize && !rows.current.end && records.at(-1)!.seq > 1 ? "before" : undefined} shown={records.length} more={older} />
+            </>
           )
         }
       </Show>
@@ -142,12 +179,18 @@ export function Audit() {
   );
 }
 
+/** A call by its run: not what was asked before it, and not who read its arguments later. */
+const theCall = (records: Row[]) => records.find((one) => one.event.startsWith("capability_")) ?? records[0];
+
 export function AuditRecord(p: { seq: string }) {
   const byRun = p.seq.startsWith("run_");
   const path = byRun ? `/api/v1/audit?run=${encodeURIComponent(p.seq)}&limit=200` : `/api/v1/audit?before=${Number(p.seq) + 1}&limit=1`;
   const one = useLoad<{ records: Row[] }>(path, /^$/, 60000);
   const run = one.data?.records[0]?.metadata?.run_id;
   const trail = useLoad<{ records: Row[] }>(run ? `/api/v1/audit?run=${encodeURIComponent(run)}&limit=200` : null, /^$/, 60000);
+  const shown = one.data && theCall(one.data.records);
+  const asked: string | undefined = shown?.metadata?.decision?.approval;
+  const approval = useLoad<{ approval: any }>(asked ? `/api/v1/approvals/${encodeURIComponent(asked)}` : null, /^$/, 60000);
   const kept = useSignal<unknown>(undefined);
   useEffect(() => {
     kept.value = undefined;
@@ -155,13 +198,12 @@ export function AuditRecord(p: { seq: string }) {
   return (
     <Show of={one}>
       {({ records }) => {
-        // A call by its run: not what was asked before it, and not who read its arguments later.
-        const r = records.find((one) => one.event.startsWith("capability_")) ?? records[0];
+        const r = theCall(records);
         if (!r) return <Empty>The audit has no record {visible(p.seq)}.</Empty>;
         const m = r.metadata ?? {};
         return (
           <>
-            <Title sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}>
+            <Title up={["Audit", "/audit"]} sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}>
               {subject(r) === eventWord(r.event) ? subject(r) : `${eventWord(r.event)}: ${subject(r)}`}
             </Title>
             <div class="two">
@@ -213,7 +255,17 @@ export function AuditRecord(p: { seq: string }) {
                   <Fact name="On behalf of" value={m.principal?.on_behalf_of} />
                   <Fact name="Provider" value={m.provider} />
                   <Fact name="Effect" value={m.effect} />
-                  <Fact name="Rule" value={m.decision?.policies?.join(", ") ?? m.decision?.rule} />
+                  <Fact name="Rule" value={m.decision?.policy_ids?.join(", ")} />
+                  {asked && (
+                    <>
+                      <dt>Approval</dt>
+                      <dd>
+                        <a href={href(`/approvals/${asked}`)}>
+                          {approval.data?.approval?.decided_by ? `${approval.data.approval.state} by ${visible(approval.data.approval.decided_by)}` : visible(asked)}
+                        </a>
+                      </dd>
+                    </>
+                  )}
                   <Fact name="Run" value={m.run_id} />
                   <Fact name="Called from" value={m.client ?? m.surface} />
                   <Fact name="Digest of the arguments" value={m.args_hash} />

@@ -20,7 +20,8 @@ interface Tool {
   app?: AppOf;
 }
 
-const decisions: Record<string, Meaning> = { allow: "ok", ask: "wait", deny: "bad" };
+const decisions: Record<string, Meaning> = { ask: "wait", deny: "bad" };
+const effects: Record<string, Meaning> = { external: "wait", destructive: "bad" };
 const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks first", deny: "forbidden" };
 
 export function Catalog() {
@@ -77,6 +78,11 @@ export function Catalog() {
             </Empty>
           ) : (
             <>
+            <div class="row c-cat head opt" aria-hidden="true">
+              {["Tool", "Description", "Provider", "Effect", "Decision"].map((name) => (
+                <span key={name}>{name}</span>
+              ))}
+            </div>
             <Virtual
               label="Tools"
               items={shown}
@@ -88,7 +94,7 @@ export function Catalog() {
                   <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
                   <span class="who opt clip">{visible(t.provider)}</span>
                   <span class="opt">
-                    <Tag>{t.effect}</Tag>
+                    <Tag is={effects[t.effect]}>{t.effect}</Tag>
                   </span>
                   <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
                 </a>
@@ -112,7 +118,7 @@ export function CatalogEntry(p: { action: string }) {
   const entry = useSignal<any>(null);
   useEffect(() => {
     // The agents' catalog has descriptions and schemas.
-    void get("/api/v1/catalog/agent").then((all) => (entry.value = all.actions.find((a: any) => a.canonicalAction === p.action || a.name === p.action || toolOf(a.canonicalAction ?? "") === toolOf(p.action)) ?? null));
+    void get(`/api/v1/catalog/agent?action=${encodeURIComponent(p.action)}`).then((found) => (entry.value = found.actions[0] ?? null));
   }, [p.action]);
   const mine = (tools.data?.tools ?? []).filter((t) => toolOf(t.tool) === toolOf(p.action));
   const shows = mine.find((t) => t.app?.resource);
@@ -134,7 +140,7 @@ export function CatalogEntry(p: { action: string }) {
   };
   return (
     <>
-      <Title sub={visible(entry.value?.description ?? "")}>{toolOf(p.action)}</Title>
+      <Title up={["Catalog", "/catalog"]} sub={visible(entry.value?.description ?? "")}>{toolOf(p.action)}</Title>
       <div class="two">
         <div>
           <h2>

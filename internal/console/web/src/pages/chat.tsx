@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { type Failure, get, post, remove, stream } from "../api";
-import { type Approval, toolOf } from "../approval";
+import { type Approval, pendingPath, toolOf } from "../approval";
 import { go, here, href } from "../route";
 import { Act, Ago, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 import { App } from "./app";
@@ -136,12 +137,18 @@ export function Chat(p: { session: string }) {
   const log = useLoad<{ messages: Message[] }>(`${base}/messages?limit=200`, /^(chat|agent)\./, 10000);
   const runs = useLoad<{ runs: { id: string; state: string; approvals?: string[] }[] }>(`/api/v1/agent/runs?session=${encodeURIComponent(session)}&limit=1`, /^(agent|approval|confirmation)\./, 10000);
   const commands = useLoad<{ commands: any[] }>("/api/v1/chat/slash-commands?enabled_only=true", /^extension\./, 60000);
-  const text = useSignal(new URLSearchParams(here.value.split("?")[1] ?? "").get("text") ?? ""); // sent by the person only
+  const given = new URLSearchParams(here.value.split("?")[1] ?? "").get("text") ?? "";
+  const text = useSignal(given); // sent by the person only
+  useEffect(() => {
+    if (given) text.value = given;
+  }, [given]);
   const sent = useSignal("");
   const heard = useSignal("");
   const step = useSignal("");
   const wrong = useSignal("");
   const busy = sent.value !== "";
+  const asked = useLoad<{ approvals: Approval[] }>(busy ? pendingPath : null, /^(approval|confirmation)\./, 10000);
+  const waiting = busy ? (asked.data?.approvals ?? []).filter((a) => a.session === session) : [];
   const messages = log.data?.messages ?? [];
   // The run that goes on, also after a reload of the page.
   const run = runs.data?.runs.find((r) => !/^(completed|failed|cancelled)$/.test(r.state));
@@ -235,6 +242,9 @@ export function Chat(p: { session: string }) {
                     <b>junctor</b>
                     {visible(heard.value)}
                     <span class="who"> {step.value ? visible(step.value) : "working…"}</span>
+                    {waiting.map((a) => (
+                      <Waits key={a.id} id={a.id} />
+                    ))}
                   </div>
                 </>
               )}

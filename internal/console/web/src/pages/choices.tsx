@@ -1,4 +1,5 @@
 import { href } from "../route";
+import { toolOf } from "../approval";
 import { Ago, Empty, Show, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 
 interface Event {
@@ -25,7 +26,7 @@ function about(e: Event): [string, string] {
   const p = e.payload;
   const what = p.action ?? p.slot ?? p.name ?? p.conflict ?? e.event;
   const outcome = p.error ? p.error : (p.providerKey ?? p.winner ?? p.requested ?? p.reason ?? p.code ?? "");
-  return [visible(what), visible(outcome)];
+  return [p.action ? toolOf(what) : visible(what), visible(outcome)];
 }
 
 /** How the catalog decides between providers: its conflicts, its slots, its last choices, and what operators can add. */
@@ -36,7 +37,7 @@ export function Choices() {
   const catalogs = useLoad<Record<string, any[]>>("/api/v1/catalog/static", /^(catalog|extension)\./, 60000);
   return (
     <>
-      <Title sub="How the catalog decides between providers. An operator changes it in catalog.yaml, or with junctor catalog.">Choices</Title>
+      <Title up={["Catalog", "/catalog"]} sub="How the catalog decides between providers. An operator changes it in catalog.yaml, or with junctor catalog.">Choices</Title>
       <h2>Conflicts</h2>
       <Show of={conflicts}>
         {({ conflicts: list }) =>

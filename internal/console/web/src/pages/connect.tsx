@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { Failure, get, post, remove } from "../api";
 import { href } from "../route";
 import { Field } from "./answers";
-import { Act, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { Act, Ago, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
 
 interface Client {
   name: string;
@@ -11,11 +11,12 @@ interface Client {
   file: string;
   connected: boolean;
   set_up: boolean;
+  used?: string;
   servers: { name: string }[];
 }
 
 export function Connect() {
-  const clients = useLoad<{ clients: Client[] }>("/api/v1/clients", /^client\./, 10000);
+  const clients = useLoad<{ clients: Client[] }>("/api/v1/clients", /^client\./, 5000);
   const preview = useSignal<{ name: string; diff: string } | null>(null);
   const failed = useSignal<Failure | null>(null);
   const undone = useSignal("");
@@ -56,7 +57,8 @@ export function Connect() {
               <li key={c.name}>
                 <div class="row c-four">
                   <span>
-                    <b>{c.title}</b>
+                    <b>{c.title}</b>{" "}
+                    {c.set_up && <span class="who">{c.used ? <>last request <Ago at={c.used} /></> : "waiting for its first request"}</span>}
                   </span>
                   <span class="m opt clip">{c.file}</span>
                   <Tag is={c.connected ? "ok" : ""}>{c.connected ? "connected" : c.found ? "found" : "not found"}</Tag>

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { toolOf } from "../approval";
 import { useEffect } from "preact/hooks";
 import { post } from "../api";
 import { go, here, href } from "../route";
@@ -133,6 +134,9 @@ function Result(p: { x?: Explanation; error?: { message: string; hint?: string }
   );
 }
 
+/** A word of a command line for a shell. */
+const quoted = (s: string) => (/^[\w./:=@+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
+
 const known = ["workspace", "agent", "session", "route", "adapter"];
 
 /** /catalog/{action}/why: the choice for a call now, with a context and a selector of the person. */
@@ -140,16 +144,16 @@ export function WhyPage(p: { action: string }) {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
   const form = useSignal<Record<string, string>>(Object.fromEntries(query));
   const asked = new URLSearchParams({ action: p.action });
-  const words = [`junctor catalog explain ${p.action}`];
+  const words = [`junctor catalog explain ${quoted(p.action)}`];
   for (const [k, v] of query) {
     if (!v) continue;
     asked.append(k === "select" ? "select" : "context", k === "select" ? v : `${k}=${v}`);
-    words.push(k === "select" ? `--select ${v}` : `--context ${k}=${v}`);
+    words.push(k === "select" ? `--select ${quoted(v)}` : `--context ${quoted(`${k}=${v}`)}`);
   }
   const why = useLoad<Explained & { error?: any }>(`/api/v1/catalog/explain?${asked}`, /^(catalog|policy|grant)\./);
   return (
     <>
-      <Title sub="How a provider is chosen for a call now. Nothing is called.">Why {visible(p.action)}</Title>
+      <Title up={[toolOf(p.action), `/catalog/${encodeURIComponent(p.action)}`]} sub="How a provider is chosen for a call now. Nothing is called.">Why {visible(p.action)}</Title>
       <form
         class="bar"
         onSubmit={(e) => {
@@ -180,7 +184,7 @@ export function WhyPage(p: { action: string }) {
               <Result x={w.explanation} error={w.error} />
               <Funnel of={w} />
               <p class="sub">
-                On the command line: <code class="m">{words.join(" ")}</code>
+                On the command line: <code class="m">{visible(words.join(" "))}</code>
               </p>
             </div>
             <aside>
@@ -200,6 +204,9 @@ export function WhyPage(p: { action: string }) {
   );
 }
 
+/** What a choice came to, in one word. */
+const chosen = (x: Explanation) => (x.composed?.length ? x.composed.map((c) => c.providerKey).join(", ") : (x.selected?.providerKey ?? x.error?.code ?? ""));
+
 /** /explain/{id}: the choice that was recorded for a call, and the same choice now. */
 export function ExplanationPage(p: { id: string }) {
   const one = useLoad<Explained>(`/api/v1/catalog/explanations/${encodeURIComponent(p.id)}`, /^$/, 600000);
@@ -210,7 +217,7 @@ export function ExplanationPage(p: { id: string }) {
   }, [p.id]);
   const again = async () => (now.value = await post<Explained>("/api/v1/catalog/select", { action: x!.action, selector: x!.inputs?.selector, context: x!.inputs?.context }));
   const other = now.value?.explanation;
-  const same = other && other.selected?.providerKey === x?.selected?.providerKey;
+  const same = other && x && chosen(other) === chosen(x);
   return (
     <>
       <Title sub="How the provider of a call was chosen when it was made.">{x ? `Why ${visible(x.action)}` : visible(p.id)}</Title>
@@ -225,7 +232,16 @@ export function ExplanationPage(p: { id: string }) {
               </p>
               {other && (
                 <p class={`note ${same ? "ok" : ""}`} role="status">
-                  Now {same ? "the same" : <>it goes to <span class="m">{visible(other.selected?.providerKey ?? "no provider")}</span></>}
+                  Now{" "}
+                  {same ? (
+                    "the same"
+                  ) : other.selected || other.composed?.length ? (
+                    <>
+                      it goes to <span class="m">{visible(chosen(other))}</span>
+                    </>
+                  ) : (
+                    <>no provider is chosen: {visible(other.error?.message ?? "not decided")}</>
+                  )}
                   {other.generation === x?.generation ? ", in the same generation of the catalog." : `; the catalog went from generation ${x?.generation} to ${other.generation}.`}
                 </p>
               )}

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, post } from "../api";
 import { go, href } from "../route";
-import { Trouble, messageLimit, useLoad, visible } from "../ui";
+import { Act, Trouble, messageLimit, useLoad, visible } from "../ui";
 
 /** What a module offers to a front end: a view, a widget or a navigation tab. */
 export interface Contributed {
@@ -55,9 +55,19 @@ export function LinkAsk(p: { link: Link }) {
   );
 }
 
+/** Whether the person has used the page of a frame just now. What it does by itself opens nothing, and does not keep the session. */
+export const acted = (frame: HTMLIFrameElement | null) => document.activeElement === frame && navigator.userActivation.isActive;
+
+/** The same, for a request that a click in the frame may have overtaken: the browser tells the page of it a moment later. */
+export async function hasActed(frame: HTMLIFrameElement | null): Promise<boolean> {
+  for (let i = 0; i < 10 && !acted(frame); i++) await new Promise((done) => setTimeout(done, 50));
+  return acted(frame);
+}
+
 export const canOpen = (url: string) => /^https?:\/\//.test(url) && URL.canParse(url);
 
 const maxMessage = 256 << 10; // characters of JSON
+const maxWidgets = 8; // of a slot
 
 /** Code of a module in a frame of its own. It reaches the routes of its module only, as the person who looks at it. */
 export function Frame(p: { module: string; kind: Kind; id: string; title: string; min?: number }) {
@@ -66,14 +76,15 @@ export function Frame(p: { module: string; kind: Kind; id: string; title: string
   const failed = useSignal<Failure | null>(null);
   const height = useSignal(p.min ?? 320);
   const link = useSignal<Link | null>(null);
-  useEffect(() => {
+  const open = () => {
     ticket.value = null;
     failed.value = null;
-    post("/console/frames", { module: p.module, [p.kind]: p.id }).then(
+    return post("/console/frames", { module: p.module, [p.kind]: p.id }).then(
       (t) => (ticket.value = t),
       (e) => (failed.value = e),
     );
-  }, [p.module, p.kind, p.id]);
+  };
+  useEffect(() => void open(), [p.module, p.kind, p.id]);
   const loaded = () => {
     const t = ticket.value;
     if (!t || !frame.current?.contentWindow) return;
@@ -95,10 +106,13 @@ export function Frame(p: { module: string; kind: Kind; id: string; title: string
         case "navigate":
           // Another view of the same module; the rest of the console is not the frame's to choose.
           if (typeof params?.view !== "string" || !params.view) return refuse("navigate needs the id of a view of the module");
+          if (!(await hasActed(frame.current))) return refuse("navigate needs a click of the person");
           go(`/views/${encodeURIComponent(p.module)}/${encodeURIComponent(params.view)}`);
           return answer(null);
         case "open":
-          if (!canOpen(String(params?.url ?? "")) || link.value) return refuse("the link cannot be opened");
+          if (!canOpen(String(params?.url ?? ""))) return refuse("the link cannot be opened");
+          if (!(await hasActed(frame.current))) return refuse("open needs a click of the person");
+          if (link.value) return refuse("the link cannot be opened");
           link.value = {
             url: String(params.url),
             answer(opened) {
@@ -112,9 +126,11 @@ export function Frame(p: { module: string; kind: Kind; id: string; title: string
           const body = { method: String(params?.method ?? "GET"), path: String(params?.path ?? "/"), body: params?.body };
           try {
             if (JSON.stringify(body).length > maxMessage) return refuse("the message is too large");
-            answer(await call("POST", `/console/frames/${t.ticket}/call`, body, false, ask));
+            answer(await call("POST", `/console/frames/${t.ticket}/call`, body, !acted(frame.current), ask));
           } catch (err) {
-            if ((err as Failure).code === "cancelled") ask = false;
+            const { code, reason } = err as Failure;
+            if (code === "cancelled") ask = false;
+            if (reason === "frame_closed") failed.value = err as Failure;
             refuse((err as Error).message);
           }
           return;
@@ -127,7 +143,14 @@ export function Frame(p: { module: string; kind: Kind; id: string; title: string
   };
   return (
     <>
-      {failed.value && <Trouble error={failed.value} />}
+      {failed.value && (
+        <>
+          <Trouble error={failed.value} />
+          <p class="btns">
+            <Act do={open}>Open it again</Act>
+          </p>
+        </>
+      )}
       {link.value && <LinkAsk link={link.value} />}
       {ticket.value && (
         <iframe
@@ -148,7 +171,7 @@ export function Frame(p: { module: string; kind: Kind; id: string; title: string
 
 /** The widgets of a slot, each in a frame while it is open. */
 export function Slot(p: { name: string }) {
-  const widgets = useContributed("widgets").filter((w) => w.slot === p.name);
+  const widgets = useContributed("widgets").filter((w) => w.slot === p.name).slice(0, maxWidgets); // the page Views lists all
   return (
     <>
       {widgets.map((w) => (

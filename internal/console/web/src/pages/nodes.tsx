@@ -73,7 +73,7 @@ export function NodePage(p: { id: string }) {
         const n = body.node ?? body;
         return (
           <>
-            <Title sub={<Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>}>{visible(n.node_id)}</Title>
+            <Title up={["Nodes", "/nodes"]} sub={<Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>}>{visible(n.node_id)}</Title>
             <div class="two">
               <div>
                 <h2>Functions</h2>

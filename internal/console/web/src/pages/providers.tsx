@@ -68,13 +68,15 @@ export function Providers() {
           ) : (
             <ul class="list">
               {list.map((x) => (
-                <li class="row c-four" key={x.id}>
-                  <span class="clip">
-                    <b>{visible(x.id)}</b> <Tag is={x.enabled ? "ok" : ""}>{x.enabled ? "enabled" : "disabled"}</Tag>
-                  </span>
-                  <span class="who opt clip">{visible(x.description)}</span>
-                  <span class="who opt">{(x.permissions_required ?? []).map(visible).join(", ")}</span>
-                  <span class="t">{visible(x.version)}</span>
+                <li key={x.id}>
+                  <a class="row c-four" href={href(`/providers/extensions/${encodeURIComponent(x.id)}`)}>
+                    <span class="clip">
+                      <b>{visible(x.id)}</b> <Tag is={x.enabled ? "ok" : ""}>{x.enabled ? "enabled" : "disabled"}</Tag>
+                    </span>
+                    <span class="who opt clip">{visible(x.description)}</span>
+                    <span class="who opt">{(x.permissions_required ?? []).map(visible).join(", ")}</span>
+                    <span class="t">{visible(x.version)}</span>
+                  </a>
                 </li>
               ))}
             </ul>
@@ -99,6 +101,7 @@ export function ProviderPage(p: { name: string }) {
       {(u) => (
         <>
           <Title
+            up={["Providers", "/providers"]}
             sub={
               <>
                 <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.state}</Tag> {visible(u.error ?? "")} since <Ago at={u.since} />

@@ -113,6 +113,7 @@ export function TaskPage(p: { id: string }) {
       {(t) => (
         <>
           <Title
+            up={["Tasks", "/tasks"]}
             sub={
               <>
                 <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag> {visible(t.summary)}
@@ -121,7 +122,7 @@ export function TaskPage(p: { id: string }) {
           >
             {visible(t.title)}
           </Title>
-          <div class="two">
+          <div class="two after">
             <div>
               {task && requests.map((r) => <Ask key={r.key} task={task} r={r} done={changed} />)}
               <h2>Request</h2>
