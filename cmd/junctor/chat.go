@@ -154,7 +154,7 @@ func (a *app) say(ctx context.Context, server *client.Client, session, text stri
 			if r := item.Reply; r.Run != "" && r.Type == "confirmation" && r.Error != nil {
 				return r.Error, &waiting{r.Run, r.Event, stringsOf(r.Error.Details["approvals"])}, nil
 			}
-			return item.Reply.Error, nil, nil
+			return item.Reply.Error, nil, a.printDeeds(ctx, server, item.Reply.Run)
 		case a.json:
 		case item.Progress != nil && item.Progress.Message == "":
 		case item.Progress != nil && terminal(a.stdin):

@@ -297,6 +297,37 @@ func (a *app) goOn(ctx context.Context, server *client.Client, lines *bufio.Scan
 	}
 }
 
+// printDeeds prints what a run has done, from the record: the reply may claim anything.
+func (a *app) printDeeds(ctx context.Context, server *client.Client, id string) error {
+	if a.json || id == "" {
+		return nil
+	}
+	var r agentRunRow
+	if err := server.Do(ctx, http.MethodGet, agentRunsPath+"/"+url.PathEscape(id), nil, &r); err != nil {
+		a.note("what was done cannot be read: " + capability.AsError(err).Message)
+		return ctx.Err()
+	}
+	deeds := make([]string, 0, len(r.Calls))
+	for _, c := range r.Calls {
+		deed := c.Name
+		if c.Approval != "" {
+			deed += " with approval " + c.Approval
+		}
+		if c.Failed {
+			deed += " failed"
+		}
+		deeds = append(deeds, deed)
+	}
+	if open := r.ToolCalls - len(r.Calls); open > 0 && r.State == "failed" {
+		deeds = append(deeds, fmt.Sprintf("%d calls were begun or refused, see junctor audit trail %s", open, id))
+	}
+	if len(deeds) == 0 {
+		deeds = []string{"no tool was called"}
+	}
+	fmt.Fprintf(a.stderr, "(%s)\n", plainText(strings.Join(deeds, ", ")))
+	return nil
+}
+
 // followRun prints a run after an event. It returns the run again if it waits for another approval,
 // and nil at its end.
 func (a *app) followRun(ctx context.Context, server *client.Client, w waiting) (*waiting, error) {
@@ -330,7 +361,7 @@ func (a *app) followRun(ctx context.Context, server *client.Client, w waiting) (
 			if ev.Error != nil {
 				a.printf("%s\n", fault.Text(ev.Error, ""))
 			}
-			return nil, nil
+			return nil, a.printDeeds(ctx, server, w.run)
 		}
 	}
 	return nil, nil

@@ -80,7 +80,10 @@ func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
 		t.Errorf("out.txt before the approval: got a file, want none")
 	}
 	s.keys("yes\r")
-	s.until("It is copied.")
+	s.until("(fs.readText, fs.writeText with approval apr_")
+	if !strings.Contains(s.text(), "It is copied.") {
+		t.Errorf("the conversation shows\n%s\nwant the reply", s.text())
+	}
 	s.keys("/quit\r")
 	if code := s.ends(); code != 0 {
 		t.Errorf("exit status: got %d, want 0", code)
@@ -98,6 +101,29 @@ func TestChatShowsACallOfTheAgentWholeBeforeThePersonDecides(t *testing.T) {
 	}
 	if trail := h.run(t, "audit", "trail", id); !strings.Contains(trail, "fs.writeText") || !strings.Contains(trail, "approved by") {
 		t.Errorf("audit trail of the run: got %s, want the call and who approved it", trail)
+	}
+}
+
+// A reply may claim what was not done.
+func TestChatSaysThatNoToolWasCalled(t *testing.T) {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"I have sent the mail.\"}}]}\n\n"+
+			"data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	t.Cleanup(model.Close)
+	h := &patient{home: filepath.Join(t.TempDir(), "home"), env: []string{"JUNCTOR_MODEL_URL=" + model.URL + "/v1", "JUNCTOR_MODEL_NAME=tiny"}}
+	h.serve(t)
+	s := h.sit(t, 120, 30, t.TempDir(), nil, "chat", "--session", "s1")
+	s.until("Session s1")
+	s.keys("send it\r")
+	s.until("(no tool was called)")
+	if !strings.Contains(s.text(), "I have sent the mail.") {
+		t.Errorf("the conversation shows\n%s\nwant the reply", s.text())
+	}
+	s.keys("/quit\r")
+	if code := s.ends(); code != 0 {
+		t.Errorf("exit status: got %d, want 0", code)
 	}
 }
 

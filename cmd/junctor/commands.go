@@ -36,7 +36,7 @@ func (a *app) commands() []commandGroup {
 		}},
 		{"For programs and tests", []*cobra.Command{
 			a.group("debug", "Run what other programs and tests use",
-				a.conformanceCommand(), a.reportCommand(), a.sandboxCommand(), a.childCommand()),
+				a.conformanceCommand(), a.reportCommand(), a.sandboxCommand(), a.canaryCommand(), a.childCommand()),
 		}},
 	}
 }

@@ -190,6 +190,9 @@ func faultsWithoutServer() []aFault {
 				}
 			},
 		},
+		{"a root with the tokens of the server", func(_ *testing.T, h *patient) {
+			h.env = []string{"JUNCTOR_FS_ROOTS=w=" + filepath.Dir(h.path("run"))}
+		}, "configuration", "every caller could read", "junctor config docs", func(_ *testing.T, h *patient) { h.env = nil }},
 		{"a Postgres that is away", func(t *testing.T, h *patient) {
 			h.env = []string{"JUNCTOR_STORE_URL=postgres://u@" + nobody(t) + "/d"}
 		}, "store", "does not answer", "see that it runs", func(_ *testing.T, h *patient) { h.env = nil }},

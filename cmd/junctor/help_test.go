@@ -376,7 +376,7 @@ func TestWithoutAServer(t *testing.T) {
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
 		"upstreams confine": "u",
-		"upstreams diff":    "u", "upstreams login": "u", "upstreams remove": "u",
+		"upstreams diff":    "u", "upstreams login": "u", "upstreams logout": "u", "upstreams remove": "u",
 		"upstreams logs": "u", "upstreams restart": "u", "upstreams set": "u --disabled", "upstreams show": "u",
 		"workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}

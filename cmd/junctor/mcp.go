@@ -39,6 +39,12 @@ type upstreamRow struct {
 		Expires time.Time
 		Renewed bool
 	}
+	Logins []struct {
+		Principal, Issuer string
+		Since, Expires    time.Time
+		Lists             bool
+	}
+	OAuth                    *struct{ Login string }
 	Stderr                   string
 	Confinement, Tier, Limit string
 	ReadOnly                 []string `json:"read_only"`
@@ -92,6 +98,17 @@ func (u *upstreamRow) counted() string {
 		c.Resources, counted(c.Resources, "resource", "resources"))
 }
 
+// loggedIn returns whose logins calls use, or "" without OAuth.
+func (u *upstreamRow) loggedIn() string {
+	switch {
+	case u.OAuth == nil:
+		return ""
+	case u.OAuth.Login == "each":
+		return fmt.Sprintf("each: %d", len(u.Logins))
+	}
+	return "shared"
+}
+
 // waiting returns the number of definitions that wait for an approval, or "" if none exist.
 func (u *upstreamRow) waiting() string {
 	var parts []string
@@ -120,10 +137,10 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				by = append(by, u.Managed)
 				rows = append(rows, []string{
 					u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
-					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
+					fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.loggedIn()), dash(u.Reason),
 				})
 			}
-			head := []string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "REASON"}
+			head := []string{"NAME", "STATE", "TOOLS", "+PROMPTS", "+RESOURCES", "WAITING", "CONFINED", "+TARGET", "+LOGIN", "REASON"}
 			head, rows = managedColumn(head, rows, by)
 			return a.table(head, rows, "no upstream is registered; add one with: junctor mcp add NAME -- COMMAND ARG...")
 		}),
@@ -156,7 +173,8 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove,
-		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), a.upstreamsConfineCommand(), a.upstreamsSetCommand(),
+		a.upstreamsLoginCommand(), a.upstreamsLogoutCommand(),
+		a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), a.upstreamsConfineCommand(), a.upstreamsSetCommand(),
 		a.upstreamsLogsCommand(), restart, sample)
 }
 
@@ -208,6 +226,16 @@ func (a *app) printUpstream(u upstreamRow) error {
 	if l := u.Login; l != nil {
 		rows = append(rows, []string{"tokens from", dash(l.Issuer)}, []string{"scopes", dash(strings.Join(l.Scopes, " "))},
 			[]string{"token ends", when(l.Expires)}, []string{"renewed by itself", fmt.Sprint(l.Renewed)})
+	}
+	for _, l := range u.Logins {
+		text := "needed again"
+		if l.Issuer != "" {
+			text = fmt.Sprintf("since %s, from %s, token ends %s", when(l.Since), l.Issuer, when(l.Expires))
+		}
+		if l.Lists {
+			text += "; reads the lists"
+		}
+		rows = append(rows, []string{"login of " + l.Principal, text})
 	}
 	for _, d := range u.Definitions {
 		rows = append(rows, []string{d.Kind + " " + d.Name, strings.Join(append(d.details(), d.Advice...), "; ")})

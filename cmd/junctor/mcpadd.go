@@ -17,7 +17,7 @@ import (
 // upstreamFlags holds the flags of "upstreams add".
 type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
-	openapi, secret                                string
+	openapi, graphql, secret                       string
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
 	a2a, sse, quarantine, trust, local, own        bool
@@ -69,7 +69,8 @@ Credentials are named, never written: store them with junctor secrets set NAME.`
 	f.StringVar(&o.url, "url", "", "`URL` URL of the server, in place of a command")
 	f.BoolVar(&o.a2a, "a2a", false, "the URL is that of an A2A agent's card")
 	f.StringVar(&o.openapi, "openapi", "", "`DOCUMENT` URL or file of the OpenAPI document of an API; --url is then the API, if it is elsewhere")
-	f.StringVar(&o.secret, "secret", "", "`SECRET` secret for the security scheme that the OpenAPI document declares")
+	f.StringVar(&o.graphql, "graphql", "", "`URL` URL of a GraphQL API, which must answer introspection")
+	f.StringVar(&o.secret, "secret", "", "`SECRET` secret for the security scheme that the OpenAPI document declares; for GraphQL a bearer token")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` file with public keys (JWK or JWKS), one of which must have signed the agent's card (repeatable)")
 	f.BoolVar(&o.sse, "sse", false, "the URL speaks the older HTTP+SSE transport")
 	f.BoolVar(&o.local, "local", false, "the URL may lead to this machine or its network, over plain http too")
@@ -148,6 +149,9 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	}
 	if o.a2a {
 		body["kind"] = "a2a"
+	}
+	if o.graphql != "" {
+		body["kind"], body["url"] = "graphql", o.graphql
 	}
 	if o.openapi != "" {
 		if err := o.api(body); err != nil {
@@ -244,7 +248,7 @@ func keysOf(files []string) (keys []json.RawMessage, err error) {
 
 // printAdded prints an upstream that was added, without its tools.
 func (a *app) printAdded(u *upstreamRow) {
-	if u.Login != nil && u.State == "unauthenticated" {
+	if (u.Login != nil || u.OAuth != nil) && u.State == "unauthenticated" {
 		a.printf("added %s; it offers nothing before you log in: junctor mcp login %s\n", plainText(u.Name), plainText(u.Name))
 		return
 	}

@@ -30,6 +30,7 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]string{"--oauth"}, map[string]any{}},
+		{[]string{"--login", "each"}, map[string]any{"login": "each"}},
 		{
 			[]string{"--client-id", "me", "--client-secret", "key", "--client-credentials"},
 			map[string]any{"client_id": "me", "client_secret": "key", "grant": "client_credentials"},

@@ -576,9 +576,9 @@ func (a *app) listClients(list []setupserve.Status) error {
 		for _, server := range s.Servers {
 			servers = append(servers, server.Name)
 		}
-		rows = append(rows, []string{s.Name, state, dash(strings.Join(servers, ", ")), s.File})
+		rows = append(rows, []string{s.Name, state, when(s.Used), dash(strings.Join(servers, ", ")), s.File})
 	}
-	if err := a.table([]string{"CLIENT", "STATE", "SERVERS", "FILE"}, rows, ""); err != nil {
+	if err := a.table([]string{"CLIENT", "STATE", "LAST REQUEST", "SERVERS", "FILE"}, rows, ""); err != nil {
 		return err
 	}
 	for _, s := range list {

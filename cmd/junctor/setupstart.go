@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -243,12 +244,13 @@ func (u noUpstreams) Check(d setup.Definition) error {
 
 func (noUpstreams) Has(string) bool { return false }
 
-func (noTokens) Authenticate(string) (capability.Principal, error) {
+func (noTokens) Verify(string) (capability.Principal, error) {
 	return capability.Principal{}, capability.Errorf(capability.CodeDenied, "setup", "the home has no tokens yet")
 }
 
 func (noSecrets) Get(name string) (secret.Value, error) {
-	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "setup", "the secret %s does not exist", name)
+	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "setup", "the secret %s does not exist", name).
+		With(secretstore.ReasonUnknown, "")
 }
 
 func (noTokens) Tokens(context.Context) ([]policy.Token, error) { return nil, nil }

@@ -53,9 +53,9 @@ func (a *app) tokensCommand() *cobra.Command {
 		RunE: shows(a, "/api/v1/tokens", func(out struct{ Tokens []policy.Token }) error {
 			var rows [][]string
 			for _, t := range out.Tokens {
-				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked), limits(t)})
+				rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Used), when(t.Expires), when(t.Revoked), limits(t)})
 			}
-			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED", "LIMITS"}, rows,
+			return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "USED", "EXPIRES", "REVOKED", "LIMITS"}, rows,
 				"there are no tokens; create one with: junctor tokens create --role ROLE")
 		}),
 	}

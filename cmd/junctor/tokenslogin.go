@@ -86,7 +86,7 @@ func (a *app) signIn(ctx context.Context) error {
 		return capability.Wrap(capability.CodeFailed, "", "the sign-in cannot be kept in "+loginFile(home), err)
 	}
 	if old != nil {
-		_ = a.endLogin(ctx, old) // its end is not far
+		_, _ = a.endLogin(ctx, old) // its end is not far
 	}
 	if a.json {
 		got.Token = "" // it is for the file only
@@ -139,31 +139,38 @@ func (a *app) signOut(ctx context.Context) error {
 	if err := os.Remove(loginFile(home)); err != nil {
 		return capability.Wrap(capability.CodeFailed, "", "the sign-in cannot be removed", err)
 	}
-	if err := a.endLogin(ctx, l); err != nil && capability.CodeOf(err) != capability.CodeUnauthenticated {
+	end, err := a.endLogin(ctx, l)
+	if err != nil && capability.CodeOf(err) != capability.CodeUnauthenticated {
 		a.warnf("the server did not end it, so its token stays valid until %s: %s", l.Expires.Local().Format(time.DateTime),
 			capability.AsError(err).Message)
 	}
 	if a.json {
-		return a.printObject(map[string]bool{"ok": true})
+		out := map[string]any{"ok": true}
+		setText(out, "url", end)
+		return a.printObject(out)
 	}
 	a.printf("signed out\n")
+	if u, err := url.Parse(end); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
+		a.note("your browser may still be signed in at the provider; this address signs it out there: " + plainText(end))
+	}
 	return nil
 }
 
-// endLogin revokes the token at the server.
-func (a *app) endLogin(ctx context.Context, l *signedIn) error {
+// endLogin revokes the token at the server, and returns the address that signs out at the provider.
+func (a *app) endLogin(ctx context.Context, l *signedIn) (end string, err error) {
 	address := l.URL
 	if address == "" {
-		var err error
 		if _, address, err = a.serverURL(); err != nil {
-			return err
+			return "", err
 		}
 	}
 	c, err := client.New(client.Config{URL: address, Token: secret.New(l.Token)})
 	if err != nil {
-		return err
+		return "", err
 	}
-	return c.Do(ctx, http.MethodDelete, "/api/v1/login", nil, nil)
+	var out struct{ URL string }
+	err = c.Do(ctx, http.MethodDelete, "/api/v1/login", nil, &out)
+	return out.URL, err
 }
 
 func loginFile(home string) string { return filepath.Join(home, "login.json") }

@@ -12,6 +12,7 @@ import (
 // TestATaskThatWaitsOutlivesAKill: an agent's write waits for an operator, the server is
 // killed, and after the approval the next process carries it out.
 func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	n := serve(t, home)
 	data, err := os.ReadFile(filepath.Join(home, "run", "agent.token"))
@@ -71,12 +72,13 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 	if a := n.request(t, "GET", "/api/v1/tasks", token, ""); a.status != http.StatusOK || !strings.Contains(a.body, sent.Task.ID) {
 		t.Errorf("%d %s; want a.status = http.StatusOK, a.body with %v", a.status, a.body, sent.Task.ID)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAnAgentSaysYesForItself: a permit that asks on channel client is asked for over
 // A2A, and the agent's own answer decides, once.
 func TestAnAgentSaysYesForItself(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	if err := os.Mkdir(filepath.Join(home, "policy"), 0o700); err != nil {
 		t.Fatal(err)

@@ -79,15 +79,11 @@ func TestProgramsThatMisbehave(t *testing.T) {
 	if len(children) != 20 || !alive(children[0]) {
 		t.Fatalf("children: %v; want len(children) = 20, alive(children[0])", children)
 	}
-	begun := time.Now()
 	n.ask(t, "POST", at+"/stop", "", http.StatusOK, nil)
 	eventually(t, "it is killed though it does not listen", func() bool {
 		return n.shown(t, s.ID).Status == "stopped" ||
 			n.shown(t, s.ID).Status == "error"
 	})
-	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("it took %s; want took at most 15 * time.Second", took)
-	}
 	eventually(t, "what it started has ended too", func() bool {
 		for _, pid := range append(children, s.Pid) {
 			if alive(pid) {
@@ -96,7 +92,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		}
 		return true
 	})
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 func pids(t *testing.T, path string) (list []int) {
@@ -174,7 +170,7 @@ func TestBodiesOfTheTaskAgentsDoors(t *testing.T) {
 	if th := n.thread(t, made.ThreadID); th.Status != "active" {
 		t.Errorf(`%+v; want th.Status = "active"`, th)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestWhoDoesNotReadIsNotWaitedFor: people who open streams and leave them, while an agent
@@ -211,5 +207,5 @@ func TestWhoDoesNotReadIsNotWaitedFor(t *testing.T) {
 	n.ask(t, "POST", "/api/coding-agents/"+s.ID+"/send", `{"input":"burst 4194304"}`, http.StatusOK, nil)
 	eventuallyWithin(t, 60*time.Second, "it prints to its end", func() bool { return n.shown(t, s.ID).CompletedTurns == 1 })
 	n.ask(t, "POST", "/api/coding-agents/"+s.ID+"/stop", `{"force":true}`, http.StatusOK, nil)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

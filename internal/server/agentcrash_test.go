@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 // TestTheAgentSurvivesKill9 kills the server at each point of a run, starts it again, approves what
 // waits, and counts the effect at the endpoint.
 func TestTheAgentSurvivesKill9(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		// at is the point: while the model is asked for the first or second time, or while the run
 		// waits for the approval.
@@ -96,6 +99,7 @@ func TestTheAgentSurvivesKill9(t *testing.T) {
 
 // A call that was under way when the server was killed is not made again.
 func TestACallOfTheAgentThatWasInterruptedIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	home, mark := t.TempDir(), filepath.Join(t.TempDir(), "called")
 	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
 		if r.results() > 0 {
@@ -128,17 +132,51 @@ func TestACallOfTheAgentThatWasInterruptedIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestKill9AtAnyInstantLosesNothingOfTheAgent kills the server at random instants of a run, in which
-// the model reads, calls an endpoint and reports, and counts the effect at the endpoint. The soak has
-// more rounds: AGENT_KILLS.
-func TestKill9AtAnyInstantLosesNothingOfTheAgent(t *testing.T) {
-	rounds := 20
-	if text := os.Getenv("AGENT_KILLS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("AGENT_KILLS: got %v, want a number", err)
+// runReader collects the text of a run, as a client does that returns with the id of its last event.
+type runReader struct {
+	last  string
+	steps []int64
+	texts map[int64]string
+}
+
+// read follows the run until it ends or the server does.
+func (r *runReader) read(ctx context.Context, n *node, id string) {
+	path := "/api/v1/agent/runs/" + id + "/events?after=" + r.last
+	for line, err := range n.admin.Lines(ctx, http.MethodGet, path, nil) {
+		var ev struct {
+			ID, Type, Text string
+			Step           int64
+		}
+		if err != nil || json.Unmarshal(line, &ev) != nil {
+			return
+		}
+		r.last = ev.ID
+		switch ev.Type {
+		case "text":
+			if !slices.Contains(r.steps, ev.Step) {
+				r.steps = append(r.steps, ev.Step)
+			}
+			r.texts[ev.Step] += ev.Text
+		case "text_reset":
+			r.texts[ev.Step] = ""
 		}
 	}
+}
+
+func (r *runReader) text() (text string) {
+	for _, step := range r.steps {
+		text += r.texts[step]
+	}
+	return text
+}
+
+func TestKill9AtAnyInstantLosesNothingOfTheAgent(t *testing.T) { agentKills(t, 20) }
+
+// agentKills kills the server at random instants of a run, in which the model reads, calls an endpoint
+// and reports, and counts the effect at the endpoint. A client that follows the run returns after each kill,
+// and has the whole text.
+func agentKills(t *testing.T, rounds int) {
+	t.Helper()
 	home, _ := withFile(t)
 	count := filepath.Join(t.TempDir(), "count")
 	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
@@ -178,6 +216,11 @@ func TestKill9AtAnyInstantLosesNothingOfTheAgent(t *testing.T) {
 		}
 		eventually(t, "the run has begun", func() bool { return find().ID != "" })
 		id := find().ID
+		reader, left := &runReader{texts: make(map[int64]string)}, make(chan struct{})
+		go func(n *node) {
+			reader.read(t.Context(), n, id)
+			close(left)
+		}(n)
 		if round%2 == 1 { // kill it after the approval
 			eventually(t, "the run waits", func() bool { return find().State == "waiting" })
 			n.decide(t, find().Approval, "once")
@@ -186,6 +229,7 @@ func TestKill9AtAnyInstantLosesNothingOfTheAgent(t *testing.T) {
 		<-timer.C
 		n.kill()
 		<-said
+		<-left
 		n = serve(t, home, model.env()...)
 		eventually(t, "the run waits or has ended", func() bool { s := find().State; return s != "" && s != "working" })
 		if run := find(); run.State == "waiting" { // it may have been decided before
@@ -203,6 +247,9 @@ func TestKill9AtAnyInstantLosesNothingOfTheAgent(t *testing.T) {
 			if m.Role == "assistant" && strings.Contains(m.Text, "Result: ") {
 				replies++
 			}
+		}
+		if reader.read(t.Context(), n, id); reader.text() != last {
+			t.Errorf("round %d: a client that returned: got the text %q, want %q", round, reader.text(), last)
 		}
 		interrupted := strings.Contains(last, "outcome is unknown")
 		if interrupted {

@@ -83,6 +83,7 @@ func fenced(body, kind string) bool {
 }
 
 func TestProvidersOfModulesAddToThePromptWithTheirOrigin(t *testing.T) {
+	t.Parallel()
 	home, _ := withFile(t)
 	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
 		if r.results() == 0 {
@@ -243,6 +244,7 @@ func desk(ledger *deskLedger) host.Module {
 // A turn goes the stages of elizaOS: event, state, first answer, fields, response handlers, then a
 // reply or the loop with tools, and evaluators once the reply is there.
 func TestModulesTakePartInATurnAsInElizaOS(t *testing.T) {
+	t.Parallel()
 	first := func(r modelRequest) string {
 		last := fmt.Sprint(r.Messages[len(r.Messages)-1].Content)
 		answer := func(mood, tool, reply string) string {
@@ -328,6 +330,7 @@ func TestModulesTakePartInATurnAsInElizaOS(t *testing.T) {
 
 // The reply is delivered before evaluators are asked, and agent.evaluators: off leaves modules out.
 func TestTheReplyDoesNotWaitForEvaluators(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	first := func(modelRequest) string { return `{"replyText":"At once.","mood":"calm"}` }
 	model := newScriptedModel(t, func(_ int, r modelRequest) modelAnswer {
@@ -367,6 +370,7 @@ func TestTheReplyDoesNotWaitForEvaluators(t *testing.T) {
 
 // A selected context engine that is missing fails the run, because no other one may take its place.
 func TestAMissingContextEngineFailsTheRun(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	settings := []byte("slots:\n  context-engine:\n    selected: lossless\n")
 	if err := os.WriteFile(filepath.Join(home, "catalog.yaml"), settings, 0o600); err != nil {
@@ -382,6 +386,7 @@ func TestAMissingContextEngineFailsTheRun(t *testing.T) {
 
 // A route of kind module lets a module's own model answer Stage 1 and evaluators.
 func TestAModuleIsTheSmallModel(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	model := newScriptedModel(t, func(int, modelRequest) modelAnswer { return modelAnswer{text: "Not asked."} })
 	settings := fmt.Sprintf("model:\n  routes:\n  - {class: large, kind: openai-chat, url: %q, name: tiny}\n"+

@@ -81,6 +81,8 @@ type world struct {
 func (*world) OpenTurn(context.Context, string, string) (tasks.Task, error) {
 	return tasks.Task{ID: tasks.NewID()}, nil
 }
+func (*world) TakeTurns(context.Context, []string) error                  { return nil }
+func (*world) ReleaseTurn(string)                                         {}
 func (*world) Move(context.Context, string, tasks.Movement) (bool, error) { return true, nil }
 
 // Exchange checks a prompt and answers at random.

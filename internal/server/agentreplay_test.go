@@ -67,6 +67,7 @@ func plays() []play {
 // Recorded turns repeat offline with the same requests, calls and reply. A change of the prompt is a
 // miss that names the segment.
 func TestRecordedTurnsReplay(t *testing.T) {
+	t.Parallel()
 	home, dir := withFile(t)
 	if err := os.WriteFile(filepath.Join(dir, "long.txt"), []byte(strings.Repeat("0123456789abcde\n", 4<<10)), 0o600); err != nil {
 		t.Fatalf("write: got %v, want no error", err)

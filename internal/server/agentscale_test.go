@@ -17,15 +17,25 @@ import (
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
-// manyTools starts MCP servers with the published tools among n, and returns their addresses. Each tool
-// answers with its name.
-func manyTools(t *testing.T, n int) (urls []string) {
+// toolServer is an MCP server of a test.
+type toolServer struct{ name, url string }
+
+// manyTools starts MCP servers with the published tools, by their own servers, among n, and returns them.
+// Each tool answers with its name.
+func manyTools(t *testing.T, n int) (servers []toolServer) {
 	t.Helper()
-	const each = 4000 // tools of one server
-	tools := catalogtest.Neighbours(n)
-	for len(tools) > 0 {
-		s := mcp.NewServer(&mcp.Implementation{Name: "many", Version: "1"}, nil)
-		size := min(each, len(tools))
+	const each = 4000 // generated tools of one server
+	tools, known := catalogtest.Neighbours(n), len(catalogtest.Published())
+	for at := 0; len(tools) > 0; {
+		name, size := fmt.Sprint("many", len(servers)), min(each, len(tools))
+		if at < known {
+			name, size = tools[0].Server, 1
+			for at+size < known && tools[size].Server == name {
+				size++
+			}
+		}
+		at += size
+		s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 		for _, tl := range tools[:size] {
 			properties := map[string]any{}
 			for _, a := range tl.Arguments {
@@ -41,9 +51,9 @@ func manyTools(t *testing.T, n int) (urls []string) {
 		web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
 			&mcp.StreamableHTTPOptions{Stateless: true}))
 		t.Cleanup(web.Close)
-		urls, tools = append(urls, web.URL), tools[size:]
+		servers, tools = append(servers, toolServer{name, web.URL}), tools[size:]
 	}
-	return urls
+	return servers
 }
 
 // searcher is a model that searches with the words of a request, describes the tool that is meant if
@@ -115,7 +125,7 @@ func TestTheAgentFindsToolsAtScale(t *testing.T) { agentFinds(t, 10_000, 0.9) }
 
 func agentFinds(t *testing.T, n int, want float64) {
 	t.Helper()
-	urls := manyTools(t, n)
+	servers := manyTools(t, n)
 	s := searcher{tools: make(map[string]string)}
 	all := catalogtest.Requests()
 	for _, r := range all {
@@ -124,10 +134,10 @@ func agentFinds(t *testing.T, n int, want float64) {
 	model := newScriptedModel(t, s.answer)
 	node := serve(t, openHome(t), append(model.env(), "JUNCTOR_AGENT_BUDGET_TOOL_CALLS=64", "JUNCTOR_AGENT_BUDGET_MODEL_CALLS=64",
 		"JUNCTOR_AGENT_MEMORY=off")...)
-	for i, url := range urls {
+	for _, one := range servers {
 		if a := node.request(t, http.MethodPost, "/api/v1/upstreams", node.token(t, "admin"),
-			fmt.Sprintf(`{"name":"many%d","url":%q,"private_network":true,"hints_trusted":true}`, i, url)); a.status != http.StatusCreated {
-			t.Fatalf("upstream %d: got %d %s, want it added", i, a.status, a.body)
+			fmt.Sprintf(`{"name":%q,"url":%q,"private_network":true,"hints_trusted":true}`, one.name, one.url)); a.status != http.StatusCreated {
+			t.Fatalf("upstream %s: got %d %s, want it added", one.name, a.status, a.body)
 		}
 	}
 	found := 0

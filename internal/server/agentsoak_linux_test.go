@@ -66,7 +66,7 @@ func TestSoakTerminals(t *testing.T) {
 			t.Errorf(`%s is %s; want s.Status = "busy"`, id, s.Status)
 		}
 	}
-	n.terminate(t, time.Minute)
+	n.terminate(t)
 }
 
 // printed is how many bytes sessions have printed together.

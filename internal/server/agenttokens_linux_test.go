@@ -139,7 +139,7 @@ func TestTheTokenOfATaskAgent(t *testing.T) {
 		return n.request(t, "POST", "/api/coding-agents/hooks", token, hook).status == 401 &&
 			n.request(t, "GET", own+"/parent-context", token, "").status == 410
 	})
-	n.terminate(t, killGrace)
+	n.terminate(t)
 	if bytes.Contains(n.stderr.Bytes(), []byte(token)) {
 		t.Error("the token is in the server's log")
 	}

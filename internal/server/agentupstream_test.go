@@ -171,6 +171,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 const agentTool = "agent_far_do_it"
 
 func TestAnA2AAgentIsATool(t *testing.T) {
+	t.Parallel()
 	far := newFarAgent(t)
 	n := serve(t, openHome(t))
 	add := `{"name":"far","kind":"a2a","url":"` + far.url + `","private_network":true}`
@@ -276,6 +277,7 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 // TestAnAgentsWorkOutlivesARestart: a call that takes its time becomes a task, the
 // server ends, and the next process brings what the agent made in the meantime.
 func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"kill", "terminate"} {
 		t.Run(how, func(t *testing.T) {
 			far := newFarAgent(t)
@@ -292,7 +294,7 @@ func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
 			if how == "kill" {
 				n.kill()
 			} else {
-				n.terminate(t, killGrace)
+				n.terminate(t)
 			}
 			n = serve(t, home, "JUNCTOR_MCP_TASK_AFTER=100ms")
 			get := func() string {
@@ -351,6 +353,7 @@ func (n *node) modern(t *testing.T, method, name, params string) (out modernRepl
 // TestAnAgentBehindATask: its question is the task's, and cancelling the task cancels
 // the agent's.
 func TestAnAgentBehindATask(t *testing.T) {
+	t.Parallel()
 	far := newFarAgent(t)
 	n := serve(t, openHome(t), "JUNCTOR_MCP_TASK_AFTER=100ms")
 	add := `{"name":"far","kind":"a2a","url":"` + far.url + `","private_network":true}`

@@ -97,6 +97,7 @@ func (n *node) ping(t testing.TB, timeout string) error {
 // TestBrokenEndpointCannotBeConnected: whatever it answers, the answer is a
 // typed error and nothing of the endpoint stays.
 func TestBrokenEndpointCannotBeConnected(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	for name, h := range behaviours(t) {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +122,7 @@ func TestBrokenEndpointCannotBeConnected(t *testing.T) {
 // TestBrokenAnswerFailsThatCall: an endpoint that was in order when it was
 // connected and then answers nonsense costs its own calls only.
 func TestBrokenAnswerFailsThatCall(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	for name, h := range behaviours(t) {
 		t.Run(name, func(t *testing.T) {
@@ -155,8 +157,8 @@ func TestSilentEndpointTimesOut(t *testing.T) {
 	if err := n.ping(t, "300ms"); capability.CodeOf(err) != capability.CodeTimeout {
 		t.Errorf("call: %v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("it took %s; want took at most 15 * time.Second", took)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("it took %s; want took at most a minute", took)
 	}
 	ends := n.records(t, "event=capability_timeout")
 	if len(ends) != 1 {
@@ -167,6 +169,7 @@ func TestSilentEndpointTimesOut(t *testing.T) {
 // TestEndlessAnswerIsCutOff: a gigabyte is refused at the limit, and what was
 // read of it is given back.
 func TestEndlessAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir(), "JUNCTOR_LIMITS_ENDPOINT_ANSWER=8MiB")
 	flood := func(prefix string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

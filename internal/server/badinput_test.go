@@ -101,6 +101,7 @@ func doors() [][3]string {
 }
 
 func TestDoorsWantAToken(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	admin := n.token(t, "admin")
 	var made struct{ ID, Token string }
@@ -145,6 +146,7 @@ func TestDoorsWantAToken(t *testing.T) {
 }
 
 func TestDoorsWantTheRole(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	open := map[string]bool{
 		"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/api/v1/extensions": true,
@@ -172,6 +174,7 @@ func TestDoorsWantTheRole(t *testing.T) {
 }
 
 func TestBadBodies(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	big := `{"target":"` + strings.Repeat("x", 5<<20) + `"}`
 	const invocations, connect, wire = "/api/v1/invocations", "/api/capability-router/connect", "/v1/capabilities/invoke"
@@ -224,6 +227,7 @@ func TestBadBodies(t *testing.T) {
 
 // TestWrongVerb: the path exists, so the answer states which methods it takes.
 func TestWrongVerb(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	for path, allow := range map[string]string{
 		"/api/v1/invocations":               "GET, HEAD, POST",
@@ -254,6 +258,7 @@ func TestWrongVerb(t *testing.T) {
 // TestInvisibleIsUnknown compares, byte for byte, what an agent is told about
 // something it may not see and about something that is not there.
 func TestInvisibleIsUnknown(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	dir := filepath.Join(home, "policy")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -295,6 +300,7 @@ func TestInvisibleIsUnknown(t *testing.T) {
 
 // TestFilesStayInTheirRoot tries to leave the root through every door.
 func TestFilesStayInTheirRoot(t *testing.T) {
+	t.Parallel()
 	home, outside := t.TempDir(), t.TempDir()
 	n := serve(t, home)
 	root := filepath.Join(home, "files")
@@ -362,6 +368,7 @@ func TestFilesStayInTheirRoot(t *testing.T) {
 // TestWebPagesAreKeptOut: neither a rebound name nor another origin gets in, on
 // any door, with a good token.
 func TestWebPagesAreKeptOut(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	port := n.url[strings.LastIndexByte(n.url, ':'):]
 	for _, d := range append(doors(), [3]string{"GET", "/healthz", ""}, [3]string{"GET", "/metrics", ""}) {

@@ -28,6 +28,7 @@ func (n *node) hang(ctx context.Context, t *testing.T) (done chan error) {
 
 // TestCancel: an operator ends a running call by its id; its caller is told.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	n.connect(t, "far", spawn(t, "endpoint", nil, "127.0.0.1:0", "trial").first, false)
 	done := n.hang(t.Context(), t)
@@ -55,6 +56,7 @@ func TestCancel(t *testing.T) {
 
 // TestCallerHangsUp: a call whose caller is gone is cancelled and recorded.
 func TestCallerHangsUp(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	n.connect(t, "far", spawn(t, "endpoint", nil, "127.0.0.1:0", "trial").first, false)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 // TestTheCatalogTellsWhatItDoes: a choice can be looked up by its id, a change is
 // sent to subscribers, and both can be read afterwards.
 func TestTheCatalogTellsWhatItDoes(t *testing.T) {
+	t.Parallel()
 	device, err := reference.New(reference.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -153,5 +156,46 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/select", ask, &chosen); err != nil || chosen.Selection.Step != 1 {
 		t.Errorf("%v %+v; want no error, chosen.Selection.Step = 1", err, chosen)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
+}
+
+// The page of a tool needs one action, not a catalog of many thousands. It asks by the name that the list of tools
+// shows.
+func TestOneActionOfTheAgentCatalog(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	type answer struct {
+		Actions []struct{ Name, CanonicalAction string }
+	}
+	get := func(query string) (a answer) {
+		if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/agent"+query, nil, &a); err != nil {
+			t.Fatalf("GET the catalog%s: %v", query, err)
+		}
+		return a
+	}
+	whole := get("")
+	if len(whole.Actions) < 2 {
+		t.Fatalf("the catalog: got %+v, want two actions at least", whole)
+	}
+	for _, action := range whole.Actions {
+		for _, name := range []string{action.Name, action.CanonicalAction} {
+			if got := get("?action=" + url.QueryEscape(name)); !slices.Contains(got.Actions, action) || len(got.Actions) == len(whole.Actions) {
+				t.Errorf("action=%s: got %+v, want %+v and not all", name, got, action)
+			}
+		}
+	}
+	var list struct {
+		Tools []struct{ Tool, Decision, State string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/tools", nil, &list); err != nil || len(list.Tools) == 0 {
+		t.Fatalf("the list of tools: got %+v, %v, want some", list, err)
+	}
+	for _, tool := range list.Tools {
+		if got := get("?action=" + url.QueryEscape(tool.Tool)); tool.Decision != "deny" && tool.State == "ready" && len(got.Actions) == 0 {
+			t.Errorf("action=%s, which is in the list: got none, want one", tool.Tool)
+		}
+	}
+	if got := get("?action=missing"); len(got.Actions) != 0 {
+		t.Errorf("action=missing: got %+v, want none", got)
+	}
 }

@@ -72,6 +72,7 @@ func (n *node) chat(t *testing.T, session, text string) (out chatReply) {
 }
 
 func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
+	t.Parallel()
 	model := newModelService(t)
 	n := serve(t, t.TempDir(), "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=tiny", "JUNCTOR_MODEL_KEY_SECRET=model-key")
 	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
@@ -143,6 +144,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 }
 
 func TestARunThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
 		t.Fatal(err)

@@ -196,6 +196,7 @@ func serveStdio(t *testing.T, env ...string) *node {
 // TestClientsThatComeAndGo requires that a thousand clients, half of which disconnect without
 // closing, leave nothing behind after the idle timeout.
 func TestClientsThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: a thousand clients")
 	}
@@ -237,6 +238,7 @@ func TestClientsThatComeAndGo(t *testing.T) {
 
 // TestTasksAreTheirOwners requires that another principal's task is reported as not found.
 func TestTasksAreTheirOwners(t *testing.T) {
+	t.Parallel()
 	n := serveStdio(t, "JUNCTOR_MCP_TASK_AFTER=20ms")
 	made := n.request(t, http.MethodPost, "/api/v1/tokens", n.token(t, "admin"), `{"role":"agent","name":"other"}`)
 	var other struct{ Token string }

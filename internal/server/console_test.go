@@ -225,6 +225,8 @@ func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
 		{http.MethodDelete, "/api/v1/audit/arguments/run_1", ``},
 		{http.MethodPost, "/api/task-agents/coordinator/confirm/pty-1", `{"approved":true}`},
 		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/pr", `{}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/merge", `{"commit":"x"}`},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/t/discard", `{}`},
 		{http.MethodPost, "/api/workspace/x/push", `{}`},
 		{http.MethodPost, "/api/issues", `{"repo":"a/b","title":"x"}`},
 		{http.MethodPost, "/api/v1/nodes/desk/calls", `{"function":"f","input":{}}`},
@@ -510,6 +512,7 @@ func (n *node) needsCode(t *testing.T, path, body string) {
 
 // Cookies are not separated by port, so a browser sends those of one server to the other.
 func TestTwoServersOnOneHostKeepTheirSessions(t *testing.T) {
+	t.Parallel()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatalf("making a jar: %v", err)
@@ -531,6 +534,7 @@ func TestTwoServersOnOneHostKeepTheirSessions(t *testing.T) {
 
 // The page has the routes of the API, and few of its own: signing in, and tickets for frames and terminals.
 func TestThePageCallsRoutesOfTheServerOnly(t *testing.T) {
+	t.Parallel()
 	own := regexp.MustCompile(`^/console/(|session|login|tickets|frames|frames/x/call|apps|assets/\S+|push\.js)$`)
 	literal := regexp.MustCompile("[`\"](/(?:api|console)/[^`\"]*)[`\"]")
 	value := regexp.MustCompile(`\$\{[^}]*\}+`)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/server/checkup"
@@ -15,7 +16,7 @@ import (
 func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{
 		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.cfg.Audit.Anchor, s.log.Verify), s.checkShared(ctx),
-		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
+		checkup.Disk(s.home.Dir), local.CheckRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
 		s.checkPolicies(ctx),
 	}
 	checks = append(checks, slices.Concat(s.hook.Checks(), s.metrics.Checks())...)

@@ -9,6 +9,7 @@ import (
 // TestDoctorKnowsOfNodes: the bus, the gateway and how many nodes there are; the
 // scraper has the figures.
 func TestDoctorKnowsOfNodes(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	a := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), "")
 	for _, want := range []string{`"message bus"`, "open, inside this process", `"nodes"`, "0 connected, 0 leaving, 0 away"} {

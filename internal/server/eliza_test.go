@@ -9,6 +9,7 @@ import (
 // TestElizaVariablesConnectAtTheStart: an elizaOS agent's variables are enough,
 // through the real program; the primary takes low-level calls, the rest does not.
 func TestElizaVariablesConnectAtTheStart(t *testing.T) {
+	t.Parallel()
 	first, second := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial"), spawn(t, "endpoint", nil, "127.0.0.1:0", "other")
 	const p = "ELIZA_CAPABILITY_ROUTER_"
 	n := serve(t, t.TempDir(), p+"URL="+first.first, p+`URLS=[{"id":"more","baseUrl":"`+second.first+`"}]`,

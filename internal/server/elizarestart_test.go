@@ -247,6 +247,7 @@ func (n *node) call(t *testing.T, target string) error {
 // TestFiveEndpointsSurviveAKill: the binary is killed with five endpoints saved,
 // and knows all of each when it is back.
 func TestFiveEndpointsSurviveAKill(t *testing.T) {
+	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +363,7 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 		t.Errorf("the token of the second rotation: %v", err)
 	}
 	n.verify(t)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 	var kept []string
 	files, err := filepath.Glob(filepath.Join(home, "secrets", "*"))
 	for _, name := range files {

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -15,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/roots"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // machine holds the executors of this machine's own functions.
@@ -22,6 +21,7 @@ type machine struct {
 	local *host.Host
 	roots *roots.Set
 	git   *gitcmd.Git // nil without the program
+	walls *sandbox.Box
 }
 
 // openHost registers the functions of this machine. A new executor is one line here.
@@ -33,7 +33,8 @@ func (m *machine) openHost(cfg config.Config) (err error) {
 	if m.roots, err = roots.Open(list); err != nil {
 		return err
 	}
-	if m.git, err = gitcmd.New(gitcmd.Config{}); err != nil {
+	m.walls = sandbox.New(sandbox.Config{ReadOnly: cfg.Sandbox.ReadOnly, Off: sandbox.Without(cfg.Sandbox.Off), Spares: 2})
+	if m.git, err = gitcmd.New(gitcmd.Config{Walls: m.walls, Unconfined: cfg.FS.GitUnconfined}); err != nil {
 		m.git = nil // git is not installed; its functions report that
 	}
 	m.local = host.New(host.Config{})
@@ -58,20 +59,8 @@ func (m *machine) checkGit(ctx context.Context) httpapi.Check {
 		return c
 	}
 	c.Detail = "version " + version
-	return c
-}
-
-// checkRoots finds configured folders that do not exist.
-func checkRoots(list []config.Root) httpapi.Check {
-	c := httpapi.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(list))}
-	if len(list) == 0 {
-		c.Detail = "no root is configured, so fs.* and git.* are unavailable on this machine; that is fine if you do not want them"
-	}
-	for _, r := range list {
-		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
-			c.OK, c.Detail = false, "the root "+r.ID+" is gone"
-			c.Remedy = "make the directory again, or take fs.roots out of the configuration, and restart"
-		}
+	if tier := m.walls.Facts().Tier; tier < sandbox.T2 && !m.roots.Empty() {
+		c.Detail += ", which cannot be confined at tier " + tier.String() + ": git.command.run only reads, unless fs.git_unconfined is set"
 	}
 	return c
 }

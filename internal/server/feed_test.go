@@ -7,6 +7,7 @@ import (
 
 // TestFeedReportsTokensAndGrants opens the feed before the changes, so that both must arrive on it.
 func TestFeedReportsTokensAndGrants(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	live := n.feed(t, "")
 	for _, change := range []struct{ path, body, event string }{

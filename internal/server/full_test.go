@@ -69,5 +69,5 @@ func TestFullDisk(t *testing.T) {
 	eventually(t, "writes pass again", func() bool { return write("after.txt") == nil })
 	eventually(t, "/readyz is content", func() bool { return n.request(t, "GET", "/readyz", "", "").status == 200 })
 	n.verify(t)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -8,6 +8,7 @@ import (
 // TestGenerationsNeverRepeat: a client that waits for what comes after a
 // generation must not be fooled by a restart, not even one after kill -9.
 func TestGenerationsNeverRepeat(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	generation := func(n *node) uint64 {
 		var out struct {

@@ -75,6 +75,7 @@ func (c *mcpClient) ask(method, params string) (result struct {
 // tools that find others reaches everything it may use, under the rules of what it
 // uses, and the record names that.
 func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	n := serve(t, home, "JUNCTOR_MCP_EXPOSURE=search", "JUNCTOR_APPROVALS_WAIT=0s")
 	if err := os.WriteFile(filepath.Join(home, "files", "note.txt"), []byte("hello"), 0o600); err != nil {

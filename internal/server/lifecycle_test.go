@@ -14,6 +14,9 @@ import (
 	"github.com/junctor-run/junctor/client"
 )
 
+// drainOver is logged when requests still run at the end of the drain timeout.
+const drainOver = "stop cancels requests that still run"
+
 // TestShutdownLetsCallsFinish: SIGTERM does not cut off a call that ends in time.
 func TestShutdownLetsCallsFinish(t *testing.T) {
 	release := make(chan struct{})
@@ -29,7 +32,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 	<-called
 	stopped := make(chan struct{})
 	go func() {
-		n.terminate(t, 20*time.Second)
+		n.terminate(t)
 		close(stopped)
 	}()
 	eventually(t, "new connections are refused", func() bool {
@@ -67,9 +70,9 @@ func TestShutdownCancelsWhatHangs(t *testing.T) {
 	}()
 	eventually(t, "the call runs", func() bool { return exists(mark) })
 	began := time.Now()
-	n.terminate(t, 20*time.Second)
-	if took := time.Since(began); took < 8*time.Second || took > 14*time.Second {
-		t.Errorf("it took %s to give up on the call; want took at least 8 * time.Second, took at most 14 * time.Second", took)
+	n.terminate(t)
+	if took := time.Since(began); took < 8*time.Second || !strings.Contains(n.stderr.String(), drainOver) {
+		t.Errorf("the server gave up on the call after %s; want at least 8 s and the log line %q in: %s", took, drainOver, n.stderr)
 	}
 	if err := <-done; capability.CodeOf(err) != capability.CodeCancelled {
 		t.Errorf("the hanging call: %v; want capability.CodeOf(err) = capability.CodeCancelled", err)
@@ -121,6 +124,7 @@ func next(s *bufio.Scanner) (id, event, data string) {
 // TestEventsResume: a client that reconnects with the last id it saw gets what
 // it missed, once and in order.
 func TestEventsResume(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	live := n.feed(t, "")
 	ep := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial")
@@ -171,16 +175,16 @@ func TestEventsResume(t *testing.T) {
 			}
 		}
 	}()
-	began := time.Now()
-	n.terminate(t, 20*time.Second)
+	n.terminate(t)
 	<-ended
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("open streams held the stop up for %s; want took at most 5 * time.Second", took)
+	if strings.Contains(n.stderr.String(), drainOver) {
+		t.Errorf("open streams held the stop up; got the log line %q, want a stop without it", drainOver)
 	}
 }
 
 // TestTailEndsWithTheServer: following the log does not hold up a stop either.
 func TestTailEndsWithTheServer(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	saw := make(chan struct{})
 	ended := make(chan int, 1)
@@ -197,16 +201,16 @@ func TestTailEndsWithTheServer(t *testing.T) {
 		ended <- lines
 	}()
 	<-saw
-	began := time.Now()
-	n.terminate(t, 20*time.Second)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("following the log held the stop up for %s; want took at most 5 * time.Second", took)
+	n.terminate(t)
+	if strings.Contains(n.stderr.String(), drainOver) {
+		t.Errorf("following the log held the stop up; got the log line %q, want a stop without it", drainOver)
 	}
 	<-ended
 }
 
 // TestProbes: what a supervisor and a scraper on this machine ask needs no token.
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	n := serve(t, home)
 	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.header.Get("X-Content-Type-Options") != "nosniff" ||
@@ -236,11 +240,12 @@ func TestProbes(t *testing.T) {
 	if strings.Contains(a.body, "local-admin") || strings.Contains(a.body, home) {
 		t.Errorf(`/metrics tells of a principal or a path; want a.body without "local-admin", a.body without %v`, home)
 	}
-	n.terminate(t, 20*time.Second)
+	n.terminate(t)
 }
 
 // TestMCPStreamEndsWithTheServer: an agent that listens does not hold up a stop.
 func TestMCPStreamEndsWithTheServer(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
 	accept := func(r *http.Request) {
@@ -267,9 +272,8 @@ func TestMCPStreamEndsWithTheServer(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("the stream: %d; want resp.StatusCode = http.StatusOK", resp.StatusCode)
 	}
-	began := time.Now()
-	n.terminate(t, 20*time.Second)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("an open MCP stream held the stop up for %s; want took at most 5 * time.Second", took)
+	n.terminate(t)
+	if strings.Contains(n.stderr.String(), drainOver) {
+		t.Errorf("an open MCP stream held the stop up; got the log line %q, want a stop without it", drainOver)
 	}
 }

@@ -183,6 +183,7 @@ func plane(t *testing.T) (n *node, ups map[string]*rawUpstream, doors map[string
 
 // TestBytesPassThePlane requires definitions, arguments and results to pass unchanged.
 func TestBytesPassThePlane(t *testing.T) {
+	t.Parallel()
 	n, ups, doors := plane(t)
 	for way, d := range doors {
 		t.Run(way, func(t *testing.T) {
@@ -221,6 +222,7 @@ func TestBytesPassThePlane(t *testing.T) {
 
 // TestQuestionsPassThePlane covers each era of caller with each era of provider.
 func TestQuestionsPassThePlane(t *testing.T) {
+	t.Parallel()
 	n, _, doors := plane(t)
 	const accepted = `{"action":"accept","content":{"n":9007199254740993}}`
 	for way, d := range doors {
@@ -269,6 +271,7 @@ func TestQuestionsPassThePlane(t *testing.T) {
 
 // TestProgressPassesThePlane requires a provider's progress to reach the caller.
 func TestProgressPassesThePlane(t *testing.T) {
+	t.Parallel()
 	_, _, doors := plane(t)
 	for way, d := range doors {
 		for _, up := range slices.Repeat([]string{"old", "new"}, 10) { // a provider as quick as these can be too early
@@ -288,6 +291,7 @@ func TestProgressPassesThePlane(t *testing.T) {
 
 // TestCancellingPassesThePlane covers cancellation by notification and by disconnecting.
 func TestCancellingPassesThePlane(t *testing.T) {
+	t.Parallel()
 	n, ups, _ := plane(t)
 	for _, modern := range []bool{false, true} {
 		for _, up := range []string{"old", "new"} {

@@ -15,6 +15,7 @@ import (
 // TestAModelIsInvokedByItsType goes through /api/v1 of a running server: the type
 // finds the module, whichever endpoint has it, and a module can be named.
 func TestAModelIsInvokedByItsType(t *testing.T) {
+	t.Parallel()
 	device, err := reference.New(reference.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -46,5 +47,5 @@ func TestAModelIsInvokedByItsType(t *testing.T) {
 	if a := invoke("agent", "model.invoke", `{"modelType":"TEXT_SMALL"}`, ""); a.status != http.StatusNotFound {
 		t.Errorf("it is not an action of agents: %d %s; want a.status = http.StatusNotFound", a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

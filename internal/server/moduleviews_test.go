@@ -16,6 +16,7 @@ import (
 // TestWhatModulesShowIsReachable goes the way of a front end: from the list of
 // views to the file, to a route, to the app bridge, and to an event.
 func TestWhatModulesShowIsReachable(t *testing.T) {
+	t.Parallel()
 	device, err := reference.New(reference.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestWhatModulesShowIsReachable(t *testing.T) {
 		`{"event":"DEVICE_NOTICE","payload":{"text":"low battery"}}`); a.status != 200 || !strings.Contains(a.body, `"delivered":1`) {
 		t.Errorf(`an event: %d %s; want a.status = 200, a.body with "\"delivered\":1"`, a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // publicShop is an endpoint whose one route wants to be public.
@@ -104,6 +105,7 @@ func (publicShop) Invoke(_ context.Context, method string, params json.RawMessag
 // through the real program: what is opened is a read for strangers and recorded
 // as theirs, and without a rule nothing else is.
 func TestTheConfigurationOpensRoutesAndWithholdsHeaders(t *testing.T) {
+	t.Parallel()
 	far := httptest.NewServer(router.Handler(router.RequireToken(secret.Value{}, publicShop{}), router.HandlerOptions{}))
 	t.Cleanup(far.Close)
 	const p = "JUNCTOR_ROUTER_"
@@ -139,5 +141,5 @@ func TestTheConfigurationOpensRoutesAndWithholdsHeaders(t *testing.T) {
 			t.Errorf("%s for an agent: %d %s; want a.status = http.StatusForbidden", path, a.status, a.body)
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -185,9 +185,9 @@ func spawn(t testing.TB, role string, env []string, args ...string) *process {
 	}()
 	select {
 	case p.first = <-line:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		p.kill()
-		t.Fatalf("the %s did not become ready in 30 s: %s", role, p.stderr)
+		t.Fatalf("the %s did not become ready in two minutes: %s", role, p.stderr)
 	}
 	if p.first == "" {
 		err := <-p.done
@@ -205,7 +205,7 @@ func (p *process) kill() {
 }
 
 // terminate is SIGTERM; it returns how the process ended.
-func (p *process) terminate(t testing.TB, within time.Duration) {
+func (p *process) terminate(t testing.TB) {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -216,8 +216,8 @@ func (p *process) terminate(t testing.TB, within time.Duration) {
 		if err != nil {
 			t.Errorf("after SIGTERM: %v: %s", err, p.stderr)
 		}
-	case <-time.After(within):
-		t.Fatalf("still running %s after SIGTERM", within)
+	case <-time.After(killGrace):
+		t.Fatalf("still running %s after SIGTERM", killGrace)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/protocol/router"
@@ -16,10 +15,13 @@ import (
 // by little, and is back by itself when it speaks again.
 func TestStartIsNotHeldUp(t *testing.T) {
 	var silent atomic.Bool
+	var waiting atomic.Int32 // requests that the silent endpoint has not answered, and for which the server still waits
 	good := router.Handler(router.RequireToken(secret.Value{}, trial{"trial"}), router.HandlerOptions{})
 	ep := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if silent.Load() {
+			waiting.Add(1)
 			<-r.Context().Done()
+			waiting.Add(-1)
 			return
 		}
 		good.ServeHTTP(w, r)
@@ -31,13 +33,12 @@ func TestStartIsNotHeldUp(t *testing.T) {
 	home := t.TempDir()
 	n := serve(t, home)
 	n.connect(t, "moody", ep.URL, true)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 
 	silent.Store(true)
-	began := time.Now()
 	n = serve(t, home)
-	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("a silent endpoint held the start up for %s; want took at most 8 * time.Second", took)
+	if waiting.Load() == 0 {
+		t.Error("the server waited for the silent endpoint before it was ready, want it ready meanwhile")
 	}
 	var out client.Invoked
 	if err := n.admin.Invoke(t.Context(), client.Invocation{Target: "fs.list"}, &out); err != nil {

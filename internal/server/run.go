@@ -93,6 +93,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancelStop()
 	if err := web.Shutdown(stop); err != nil {
+		s.logger.Warn("stop cancels requests that still run", "after", drainTimeout)
 		cancelCalls()
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancelLast()
@@ -179,6 +180,9 @@ func (s *Server) close() {
 	}
 	if s.roots != nil {
 		s.roots.Close()
+	}
+	if s.walls != nil {
+		s.walls.Close()
 	}
 	if s.secrets != nil {
 		s.secrets.Close()

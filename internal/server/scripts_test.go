@@ -129,6 +129,7 @@ func (n *node) enable(t testing.TB, id string) {
 // Scripts of an installed extension answer, and reach what the extension may reach
 // and nothing else.
 func TestScriptsOfAnExtension(t *testing.T) {
+	t.Parallel()
 	if f := sandbox.New(sandbox.Config{}).Facts(); f.NoT3 != "" {
 		t.Skipf("SKIPPED: %s", f.NoT3)
 	}

@@ -170,7 +170,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
 		Home: s.home.Path, Walls: cfg.Sandbox, Settings: cfg.Upstreams, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
-		Publish: s.publish, Logger: s.logger,
+		Publish: s.publish, Logger: s.logger, People: s.policy, Key: s.home.key, Bus: s.bus,
 	}); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 func (s *Server) ensureToken(ctx context.Context, file string, role capability.Role, name string) error {
 	path := s.home.Path("run", file)
 	if old, _, err := secretstore.ReadFile(path); err == nil {
-		if who, err := s.policy.Authenticate(old.Reveal()); err == nil && who.Role == role {
+		if who, err := s.policy.Verify(old.Reveal()); err == nil && who.Role == role {
 			return nil
 		}
 	}

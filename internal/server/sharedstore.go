@@ -98,10 +98,13 @@ func (s *Server) takeOver(ctx context.Context, table string) error {
 			return err
 		}
 	}
-	if table == "" || table == "upstreams" || table == "upstream_pins" {
+	if table == "" || table == "upstreams" || table == "upstream_pins" || table == "tokens" {
 		if err := s.upstreams.Refresh(ctx); err != nil {
 			return err
 		}
+	}
+	if table == "" || table == "agent_notes" {
+		s.chat.Noted()
 	}
 	if table == "" || table == "endpoints" {
 		return s.endpoints.Refresh(ctx)

@@ -273,7 +273,7 @@ func TestASwarm(t *testing.T) {
 			}
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 func mustJSON(t *testing.T, v any) string {

@@ -110,7 +110,7 @@ func killSwarms(t *testing.T, times int) {
 		t.Errorf("the user's settings are %s %v; want string(data) = %v", data, err, userSettings)
 	}
 	t.Logf("%d threads came through %d kills", len(list), times)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestMoreIsResumedThanMayRun: what was interrupted goes on one after the other where the
@@ -131,7 +131,7 @@ func TestMoreIsResumedThanMayRun(t *testing.T) {
 	n.kill()
 	n = serve(t, home, append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_AGENTS_MAX_SESSIONS=1")...)
 	n.whole(t, made.ThreadID, 4)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // whole waits for the end of a thread of so many nodes, each of which is to be completed.
@@ -197,5 +197,5 @@ func TestMoreIsGivenThanMayRun(t *testing.T) {
 			t.Errorf(`%+v; want a.Error not nil, a.Error.Reason = "too_many_sessions", a.Status = "failed"`, a)
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -89,7 +89,7 @@ func TestAPartWaitsForItsOwnAlone(t *testing.T) {
 				n.ask(t, "POST", threadsAt+"/threads/"+made.ThreadID+"/control", `{"action":"stop"}`, http.StatusOK, nil)
 			}
 			eventually(t, "the end is told", func() bool { return n.ends(t, made.ThreadID) == 1 })
-			n.terminate(t, killGrace)
+			n.terminate(t)
 		})
 	}
 }
@@ -149,7 +149,7 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 	eventually(t, "it is done", func() bool {
 		return n.task(t, goesOn.Task).Task.State == "completed" && n.ends(t, goesOn.ThreadID) == 1
 	})
-	n.terminate(t, killGrace)
+	n.terminate(t)
 
 	n = serve(t, home, append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true")...)
 	next := n.plan(t, map[string]any{"task": "write z.txt z"})
@@ -160,7 +160,7 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 				`other than "running"`, th)
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAShellDoesNotCarryOutWhatAnotherPrinted: what the part before it has come to is data.
@@ -183,5 +183,5 @@ func TestAShellDoesNotCarryOutWhatAnotherPrinted(t *testing.T) {
 		t.Errorf(`%+v; want th.Sessions[1].CompletionSummary with "after", th.Sessions[1].CompletionSummary without "not found"`,
 			th.Sessions)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

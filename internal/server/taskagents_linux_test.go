@@ -252,8 +252,11 @@ func TestATaskAgent(t *testing.T) {
 		t.Errorf(`%+v; want spawned.Status = "starting", spawned.ApprovalPreset = "autonomous", spawned.ResumeToken other than ""`,
 			spawned)
 	}
-	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
-	done := n.shown(t, spawned.ID)
+	var done shownAgent
+	eventually(t, "the turn is done, and its decision read from what it printed", func() bool {
+		done = n.shown(t, spawned.ID)
+		return done.Phase == "done" && len(done.Decisions) > 0
+	})
 	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") ||
 		done.ResumeToken != spawned.ResumeToken {
 		t.Errorf(`%+v; want len(done.Decisions) = 1, done.Decisions[0] beginning with "wrote hello.txt because", done.ResumeToken = %v`,
@@ -314,7 +317,7 @@ func TestATaskAgent(t *testing.T) {
 	if kept, err := os.ReadDir(filepath.Join(n.home, "agents", "kept")); err != nil || len(kept) != 1 {
 		t.Errorf("%v %v; want no error, len(kept) = 1", kept, err)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAServerIsKilledWithAgents: what outlived it is ended, and undone, at the next start.
@@ -344,7 +347,7 @@ func TestAServerIsKilledWithAgents(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("%v %v; want no error, len(left) at most 0", left, err)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 func TestWhoMayDoWhatToAgents(t *testing.T) {
@@ -396,7 +399,7 @@ func TestWhoMayDoWhatToAgents(t *testing.T) {
 	if a := n.request(t, "POST", "/api/coding-agents/"+s.ID+"/stop", admin, `{"force":true}`); a.status != 200 {
 		t.Errorf("%d %s; want a.status = 200", a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // console looks at what the console says to a client that does not know its words.
@@ -431,6 +434,8 @@ func (n *node) console(t *testing.T, session string) {
 		{`{"type":"resize","sessionId":"` + session + `","cols":1,"rows":1}`, "bad_size"},
 		{`{"type":"keys","sessionId":"` + session + `","keys":["hyper"]}`, "unknown_key"},
 		{`{"type":"message","sessionId":"` + session + `","text":" "}`, "not_delivered"},
+		{`{"type":"control","sessionId":"` + session + `","take":true}`, `"taken"`},
+		{`{"type":"control","sessionId":"` + session + `","take":false}`, `"released"`},
 	} {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(c[0])); err != nil {
 			t.Fatal(err)
@@ -448,6 +453,16 @@ func (n *node) console(t *testing.T, session string) {
 				break
 			}
 		}
+	}
+	var taken struct {
+		Records []struct {
+			UserID    string `json:"user_id"`
+			SessionID string `json:"session_id"`
+		}
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/audit?event=terminal_taken", nil, &taken); err != nil ||
+		len(taken.Records) != 1 || taken.Records[0].UserID != "admin:local-admin" || taken.Records[0].SessionID != session {
+		t.Errorf("records of who took the terminal over: got %+v, %v, want one of admin:local-admin for %s", taken, err, session)
 	}
 }
 

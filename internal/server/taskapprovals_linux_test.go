@@ -99,5 +99,5 @@ func TestPermissionOfATaskAgentIsAnApproval(t *testing.T) {
 		t.Errorf("the approval of the stopped program is %+v, want ended without a decision", got)
 	}
 	n.ask(t, "POST", "/api/v1/approvals/"+third.ID, `{"decision":"once"}`, http.StatusConflict, nil)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

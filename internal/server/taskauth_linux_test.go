@@ -91,7 +91,7 @@ func TestSigningIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin()
-	n.terminate(t, killGrace)
+	n.terminate(t)
 	if got := helpers(); got != 0 {
 		t.Errorf("%d helpers are left; want got = 0", got)
 	}
@@ -114,5 +114,5 @@ func TestASessionThatWaitsForALogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the session goes on", func() bool { return n.shown(t, s.ID).Status == "ready" })
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

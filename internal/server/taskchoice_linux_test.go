@@ -112,7 +112,7 @@ func TestAProgramIsChosen(t *testing.T) {
 		strings.Contains(a.body, "yolo") {
 		t.Errorf(`the record of what was set: %s; want strings.Count(a.body, "defaultAgentType") = 1, a.body without "yolo"`, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 
 	n = serve(t, home, env...)
 	if s := get(n); s.Preset != "permissive" || s.Type != "shell" {
@@ -124,7 +124,7 @@ func TestAProgramIsChosen(t *testing.T) {
 	if sh := n.spawnAgent(t, `{"agentType":"auto","task":"true"}`); sh.AgentType != "shell" || sh.ApprovalPreset != "permissive" {
 		t.Errorf(`%+v; want sh.AgentType = "shell", sh.ApprovalPreset = "permissive"`, sh)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestNothingIsInstalled: a task for whatever there is states what to do.
@@ -137,7 +137,7 @@ func TestNothingIsInstalled(t *testing.T) {
 		t.Errorf(`%d %s; want a.status = http.StatusServiceUnavailable, a.body with "agent_not_installed", a.body with "preflight"`,
 			a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAnIdleSessionIsStopped: idleTimeoutMs of PTY_SERVICE_CONFIG.
@@ -147,5 +147,5 @@ func TestAnIdleSessionIsStopped(t *testing.T) {
 	n := serve(t, t.TempDir(), append(env, `PTY_SERVICE_CONFIG={"idleTimeoutMs":700}`)...)
 	s := n.spawnAgent(t, `{"agentType":"claude","task":"one","metadata":{"keepAliveAfterComplete":true}}`)
 	eventually(t, "it is stopped", func() bool { return n.shown(t, s.ID).Status == "stopped" })
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -180,7 +180,7 @@ func TestTheRoomOfATask(t *testing.T) {
 			t.Errorf(`%s: %+v; want refused.Code = "task_no_longer_active"`, what, refused)
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAParentService: a service of a module decides and answers in the parent's place.
@@ -257,7 +257,7 @@ func TestAParentService(t *testing.T) {
 	if q := asked["memory"]; q["query"] != "short" || q["limit"] != 10.0 {
 		t.Errorf(`it was asked %v; want q["query"] = "short", q["limit"] = 10.0`, q)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAParentServiceIsNoOneElses: with the rights of an agent that needs an approval for it
@@ -316,5 +316,5 @@ func TestAParentServiceIsNoOneElses(t *testing.T) {
 	if list := n.ask(t, "GET", "/api/v1/confirmations", "", http.StatusOK, nil); strings.Contains(list, "mind") {
 		t.Errorf(`people are asked: %s; want list without "mind"`, list)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -133,7 +133,7 @@ func TestSkillsOfAgents(t *testing.T) {
 	if path, _ := n.manifest(t, hers.SessionID); path != "" {
 		t.Errorf(`it has %s; want path = ""`, path)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestNoSkillsOfAgents: agents.skill_callback takes it all away.
@@ -149,5 +149,5 @@ func TestNoSkillsOfAgents(t *testing.T) {
 	if got := n.shown(t, alone.ID); got.CompletedTurns != 1 {
 		t.Errorf("%+v; want got.CompletedTurns = 1", got)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

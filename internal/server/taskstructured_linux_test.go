@@ -185,7 +185,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 			t.Errorf("%s: %d %s; want a.status = http.StatusBadRequest, a.body with %v", body, a.status, a.body, want)
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // structuredConsole watches a session without a terminal, and sends it a message.

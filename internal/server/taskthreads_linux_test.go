@@ -93,5 +93,5 @@ func TestAThreadOfOneAgent(t *testing.T) {
 			again, made.Task)
 	}
 	eventually(t, "it is completed again", func() bool { return n.task(t, again.Task).Task.State == "completed" })
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -111,7 +111,7 @@ func TestThreadsAreControlled(t *testing.T) {
 	if a := n.request(t, "GET", threadsAt+"/status", n.token(t, "agent"), ""); a.status != http.StatusForbidden {
 		t.Errorf("an agent sees %d %s; want a.status = http.StatusForbidden", a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestWhatIsDecidedWaitsForAYes: supervision level confirm, also over a restart.
@@ -146,7 +146,7 @@ func TestWhatIsDecidedWaitsForAYes(t *testing.T) {
 		`{}`); a.status != http.StatusConflict || !strings.Contains(a.body, "session_gone") {
 		t.Errorf(`%d %s; want a.status = http.StatusConflict, a.body with "session_gone"`, a.status, a.body)
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestAQuestionIsTheUsers: what an agent asks becomes its task's question, and the answer
@@ -201,7 +201,7 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 			break
 		}
 	}
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // listen yields the lines of the coordinator's events; the stream ends with the test.
@@ -249,7 +249,7 @@ func TestAPartMakesRoomForTheNext(t *testing.T) {
 		th := n.thread(t, made.ThreadID)
 		return th.Status == "done" && len(th.Sessions) == 2 && n.task(t, made.Task).Task.State == "completed"
 	})
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }
 
 // TestNobodyWaitsForAnAgentThatIsAtWork: what is said to it waits its turn, and who said it
@@ -265,5 +265,5 @@ func TestNobodyWaitsForAnAgentThatIsAtWork(t *testing.T) {
 		t.Errorf("answer = %s, want a queued input", a)
 	}
 	n.ask(t, "POST", "/api/coding-agents/"+id+"/send", `{"keys":["escape"]}`, http.StatusOK, nil)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

@@ -43,6 +43,7 @@ func farServer(t *testing.T) string {
 // TestTheListFollowsTheRules: a tool that a rule denies leaves the lists of open sessions, and comes back
 // with the rule, although the catalog stays as it is.
 func TestTheListFollowsTheRules(t *testing.T) {
+	t.Parallel()
 	url := farServer(t)
 	n := serve(t, t.TempDir())
 	admin := n.token(t, "admin")
@@ -68,6 +69,7 @@ func TestTheListFollowsTheRules(t *testing.T) {
 }
 
 func TestUpstreamsOverTheAPI(t *testing.T) {
+	t.Parallel()
 	url := farServer(t) // first: it closes when no client is connected any more
 	n := serve(t, t.TempDir())
 	body := `{"name":"far","url":"` + url + `","private_network":true}`
@@ -78,7 +80,6 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 			{"GET", "/far"},
 			{"DELETE", "/far"},
 			{"POST", "/far/restart"},
-			{"POST", "/far/login"},
 			{"GET", "/far/diff"},
 			{"POST", "/far/approve"},
 		} {
@@ -98,6 +99,13 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 	}
 	if a := n.request(t, "POST", "/api/v1/upstreams", n.token(t, "admin"), body); a.status != http.StatusCreated {
 		t.Fatalf("%d %s; want a.status = http.StatusCreated", a.status, a.body)
+	}
+	for role, want := range map[string]int{"agent": http.StatusConflict, "admin": http.StatusConflict} {
+		for _, verb := range []string{"/login", "/logout"} {
+			if a := n.request(t, "POST", "/api/v1/upstreams/far"+verb, n.token(t, role), `{}`); a.status != want {
+				t.Errorf("%s of an upstream without OAuth as %s: got %d %s, want %d", verb, role, a.status, a.body, want)
+			}
+		}
 	}
 
 	var module struct {

@@ -47,6 +47,7 @@ func (n *node) modules(t *testing.T, role, params string) wireModules {
 // TestModulesOfManyEndpoints: the list states where each module came from, and
 // which endpoints are down.
 func TestModulesOfManyEndpoints(t *testing.T) {
+	t.Parallel()
 	n := serve(t, t.TempDir())
 	one, two := spawn(t, "endpoint", nil, "127.0.0.1:0", "zebra"), spawn(t, "endpoint", nil, "127.0.0.1:0", "ant")
 	n.connect(t, "one", one.first, false)
@@ -76,6 +77,7 @@ func TestModulesOfManyEndpoints(t *testing.T) {
 // TestServersChain: a server is an endpoint. What it reaches is re-exported, and
 // a call through two servers is on the record of both.
 func TestServersChain(t *testing.T) {
+	t.Parallel()
 	far, near := serve(t, t.TempDir()), serve(t, t.TempDir())
 	far.connect(t, "tools", spawn(t, "endpoint", nil, "127.0.0.1:0", "trial").first, false)
 	if err := os.WriteFile(filepath.Join(far.home, "files", "far.txt"), []byte("far away"), 0o600); err != nil {
@@ -102,7 +104,7 @@ func TestServersChain(t *testing.T) {
 		}
 	}
 	// The far one goes, and with it what came through it; the near one lives.
-	far.terminate(t, killGrace)
+	far.terminate(t)
 	if err := near.ping(t, "10s"); err == nil {
 		t.Error("a call reached a server that is gone; want an error")
 	}

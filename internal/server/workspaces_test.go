@@ -105,5 +105,5 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 		t.Errorf("promote = %s, want the folder my-work", kept)
 	}
 	ask("POST", "/api/coding-agents/pty-1-a/scratch/keep", "", http.StatusNotFound, nil)
-	n.terminate(t, killGrace)
+	n.terminate(t)
 }

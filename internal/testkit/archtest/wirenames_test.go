@@ -26,6 +26,8 @@ func foreignNames() map[string]int {
 		// Answers of GitHub's API and of our own, read by commands.
 		"cmd/junctor":            3,
 		"conformance/livereport": 3,
+		// Requests of Gemini's API, which it answers like the service.
+		"internal/platform/scriptedmodel": 4,
 		// Configuration files, also those of other programs.
 		"internal/config":           1,
 		"internal/config/elizafile": 10,
@@ -71,8 +73,9 @@ func foreignNames() map[string]int {
 		"internal/taskagents/verbs":                  52,
 		"internal/taskagents/workspace":              11,
 		"internal/taskagents/workspace/forge":        4,
-		// Documents of A2A and MCP.
+		// Documents of A2A, MCP and GraphQL.
 		"internal/upstreams/a2a":             8,
+		"internal/upstreams/openapi":         6,
 		"internal/upstreams/upstream/ingest": 5,
 	}
 }

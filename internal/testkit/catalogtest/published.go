@@ -51,8 +51,8 @@ const toolsOfServer = 50
 
 // Neighbours returns the published tools among generated ones, n in all. A generated tool has the verb
 // of one published tool and the object of another, and in its description about half of the words of
-// each. The second tool of a verb and an object is one of some trade, which its name and description
-// have; otherwise the two would be the same tool.
+// each. It is for some trade, which its name and its description have: without that, find_papers would be
+// among the tools generated from search_papers, and a request for the one would mean the other as well.
 func Neighbours(n int) []Tool {
 	published := Published()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same tools each time
@@ -75,15 +75,12 @@ func Neighbours(n int) []Tool {
 				words[k] = theirs[random.IntN(len(theirs))]
 			}
 		}
-		name := verb + "_" + object
-		if taken[name] {
-			trade := trades()[random.IntN(len(trades()))]
-			name = verb + "_" + trade + "_" + object
-			words = append(words, "For the "+trade+".")
-		}
+		trade := trades()[random.IntN(len(trades()))]
+		name := verb + "_" + trade + "_" + object
 		if taken[name] {
 			continue
 		}
+		words = append(words, "For the "+trade+".")
 		taken[name] = true
 		out = append(out, Tool{
 			Server: fmt.Sprintf("s%04d", i/toolsOfServer), Name: name, Description: strings.Join(words, " "), Arguments: from.Arguments,
@@ -94,7 +91,7 @@ func Neighbours(n int) []Tool {
 
 // trades returns words that the published tools and the requests do not have.
 func trades() []string {
-	return strings.Fields(`abbey aquarium armory bakery barge bindery brewery brickyard cannery casino cathedral cinema circus clinic
+	return strings.Fields(`abbey aquarium armory barge bindery brewery brickyard cannery casino cathedral cinema circus clinic
 		colliery convent creamery dairy distillery embassy farm ferry fishery forge foundry garrison glazier granary greenhouse guild
 		gymnasium hatchery hospice hostel kennel laundry legation lighthouse lottery marina mill mint monastery nursery observatory
 		opera orchard orphanage parliament parish pharmacy planetarium plantation pottery prison quarry ranch refinery regatta

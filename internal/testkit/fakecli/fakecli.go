@@ -6,11 +6,14 @@ package fakecli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Dialog is a question with a selection list.
@@ -52,6 +55,8 @@ type Screen struct {
 	// Swallow is how long after a paste Enter is not taken: it makes a line of its
 	// own.
 	Swallow time.Duration
+	// Placeholder is shown in the input box while it is empty, and Cleared after Ctrl-C has emptied it.
+	Placeholder, Cleared string
 	// Silent keeps the program from telling its state by its title.
 	Silent bool
 
@@ -140,7 +145,8 @@ func (s *Screen) draw() {
 		b.WriteString(rule)
 		b.WriteString(strings.Join(s.below, "\r\n") + "\r\n")
 	} else {
-		b.WriteString("\r\n" + rule + "❯ " + strings.ReplaceAll(s.box, "\n", "\r\n  ") + "\r\n" + rule + "  ? for shortcuts")
+		box := strings.ReplaceAll(cmp.Or(s.box, s.Placeholder), "\n", "\r\n  ")
+		b.WriteString("\r\n" + rule + "❯ " + box + "\r\n" + rule + "  ? for shortcuts")
 	}
 	b.WriteString("\x1b[?2026l")
 	s.print("%s", b.String())
@@ -181,7 +187,10 @@ func (s *Screen) Prompt(ctx context.Context) (string, bool) {
 				s.lines = append(s.lines, "", "❯ "+strings.ReplaceAll(got, "\n", "\n  "))
 				return got, true
 			case key == "\x03" && s.box != "":
-				s.box = ""
+				s.box, s.Placeholder = "", cmp.Or(s.Cleared, s.Placeholder)
+			case key == "\x7f" && s.box != "":
+				_, size := utf8.DecodeLastRuneInString(s.box)
+				s.box = s.box[:len(s.box)-size]
 			case key == "\x03":
 				return "", false
 			case len(key) == 1 && key[0] >= ' ' || key == "\n" || len(key) > 1 && key[0] != 0x1b:
@@ -279,6 +288,11 @@ func (s *Screen) Ask(ctx context.Context, d Dialog) int {
 			case "\x1b", "\x03":
 				s.below = nil
 				return -1
+			default: // the number of an option chooses it
+				if n, err := strconv.Atoi(key); err == nil && n >= 1 && n <= len(d.Options) {
+					s.below = nil
+					return n - 1
+				}
 			}
 		}
 	}

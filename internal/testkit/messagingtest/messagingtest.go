@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -92,7 +93,7 @@ func (g *guestList) authorize(_ context.Context, c messaging.Credential) (messag
 		id, ok = g.keys[c.Key]
 	}
 	if !ok {
-		return id, errors.New("not on the list")
+		return id, capability.Errorf(capability.CodeUnauthenticated, "bus", "not on the list")
 	}
 	return id, nil
 }

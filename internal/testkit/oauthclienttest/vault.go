@@ -47,6 +47,19 @@ func (v *Vault) Remove(name string) error {
 	return nil
 }
 
+// Names returns the names that begin with prefix, sorted.
+func (v *Vault) Names(prefix string) (names []string, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for name := range v.m {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // Text is all values, one on each line; "" if it is empty.
 func (v *Vault) Text() string {
 	v.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
@@ -40,7 +39,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	d.stop()
 	<-d.ended
 	d.ended <- nil
-	eventually(t, "it is away", 10*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	eventually(t, "it is away", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 	hold := func(node, body string) (held, error) {
 		var c held
 		err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/nodes/"+node+"/calls", json.RawMessage(body), &c)
@@ -91,7 +90,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	p.kill()
 	p = serve(t, home, address, "JUNCTOR_GATEWAY_GRACE=200ms")
 	p.join(t, offer)
-	eventually(t, "it is delivered", 20*time.Second, func() bool { return show(first.ID).State == "done" })
+	eventually(t, "it is delivered", func() bool { return show(first.ID).State == "done" })
 	if c := show(first.ID); string(c.Result) != `{"n":1}` || c.Invocation == "" || ran.Load() != 1 {
 		t.Errorf(`%+v, ran %d times; want string(c.Result) = "{\"n\":1}", c.Invocation other than "", ran.Load() = 1`, c, ran.Load())
 	}
@@ -101,7 +100,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 		t.Fatalf(`%d %s %s; want code = 0, out with "hld_"`, code, out, stderr)
 	}
 	id := out[strings.LastIndexByte(strings.TrimSpace(out), ' ')+1:]
-	eventually(t, "it is delivered at once", 5*time.Second, func() bool { return show(strings.TrimSpace(id)).State == "done" })
+	eventually(t, "it is delivered at once", func() bool { return show(strings.TrimSpace(id)).State == "done" })
 	if out, _, code := p.cli(t, "held", "show", strings.TrimSpace(id)); code != 0 || !strings.Contains(out, `"n": 3`) {
 		t.Errorf(`%d %s; want code = 0, out with "\"n\": 3"`, code, out)
 	}

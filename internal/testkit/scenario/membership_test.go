@@ -79,17 +79,18 @@ func TestScenario31JoinedIsListedAtOnce(t *testing.T) {
 
 func TestScenario32KilledIsNotRoutedToAndGoneAfterTheGrace(t *testing.T) {
 	t.Parallel()
-	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_GRACE=500ms")
+	// The end of its session reports it, not its lease.
+	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_GRACE=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1h")
 	d := p.joinReal(t, t.TempDir(), "a")
 	d.kill()
-	eventually(t, "it is suspect", time.Second, func() bool { return p.status(t, "a") != "connected" })
+	eventually(t, "it is suspect", func() bool { return p.status(t, "a") != "connected" })
 	if _, err := p.call(t, "a", cmp.HostStatus, nil); err == nil {
 		t.Error("a dead node is routed to; want an error")
 	}
 	if len(p.nodes(t, p.agent, "")) != 0 {
 		t.Error(`agents see a suspect node; want len(p.nodes(t, p.agent, "")) = 0`)
 	}
-	eventually(t, "it is unlisted", 3*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	eventually(t, "it is unlisted", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 }
 
 func TestScenario33FrozenIsUnlistedAndComesBack(t *testing.T) {
@@ -109,11 +110,11 @@ func TestScenario33FrozenIsUnlistedAndComesBack(t *testing.T) {
 	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is unlisted", 2*time.Second*11/10+time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	eventually(t, "it is unlisted", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", 20*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	eventually(t, "it is back", func() bool { return p.status(t, "a") == "connected" })
 	p.known(t, "a")
 	if out, err := p.call(t, "a", "user.hello", nil); err != nil || string(out) != `"hi\n"` && string(out) != `"hi"` {
 		t.Errorf("%s %v; want no error, not (string(out) != `\"hi\\n\"` && string(out) != `\"hi\"`)", out, err)
@@ -154,7 +155,7 @@ func TestScenario35GatewayRestart(t *testing.T) {
 		t.Error("a call outlived its gateway; want an error")
 	}
 	again := serve(t, home, address)
-	eventually(t, "all are back", 20*time.Second, func() bool {
+	eventually(t, "all are back", func() bool {
 		all := again.nodes(t, again.admin, "status=connected")
 		return len(all) == many
 	})
@@ -203,13 +204,13 @@ func TestScenario36TheNewerServes(t *testing.T) {
 
 func TestScenario37AClockThatIsOff(t *testing.T) {
 	t.Parallel()
-	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=200ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1s", "JUNCTOR_GATEWAY_GRACE=500ms")
+	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=200ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=4s", "JUNCTOR_GATEWAY_GRACE=500ms")
 	d := p.join(t, options{
 		id: "a", now: func() time.Time { return time.Now().Add(-time.Hour) },
 		before: func(d *device) { d.says("hello", "hi") },
 	})
 	beats := d.Status().Beats
-	eventually(t, "it beats for longer than its lease", 20*time.Second, func() bool { return d.Status().Beats > beats+8 })
+	eventually(t, "it beats for longer than its lease", func() bool { return d.Status().Beats > beats+22 })
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 {
 		t.Errorf(`%s %v %+v; want no error, string(out) = "\"hi\"", d.Status().Joins = 1`, out, err, d.Status())
 	}
@@ -235,7 +236,7 @@ func TestScenario38Drain(t *testing.T) {
 	if err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/nodes/a/drain", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it drains", 5*time.Second, func() bool { return p.status(t, "a") == "draining" })
+	eventually(t, "it drains", func() bool { return p.status(t, "a") == "draining" })
 	if _, err := p.call(t, "a", "slow", nil); err == nil {
 		t.Error("a draining node took a call; want an error")
 	}
@@ -247,7 +248,7 @@ func TestScenario38Drain(t *testing.T) {
 		t.Error(err)
 	}
 	d.ended <- nil
-	eventually(t, "it is gone", 5*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	eventually(t, "it is gone", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 }
 
 func TestScenario39SomebodyElsesLabel(t *testing.T) {
@@ -282,7 +283,7 @@ func TestScenario39SomebodyElsesLabel(t *testing.T) {
 
 func TestARevokedTokenEndsTheSession(t *testing.T) {
 	t.Parallel()
-	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_GRACE=300ms")
+	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_GRACE=300ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1h")
 	var made struct{ ID, Token string }
 	if err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"role": "node", "name": "fleet"}, &made); err != nil {
 		t.Fatal(err)
@@ -291,9 +292,9 @@ func TestARevokedTokenEndsTheSession(t *testing.T) {
 	if err := p.admin.Do(t.Context(), http.MethodDelete, "/api/v1/tokens/"+made.ID, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is unlisted", 5*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	eventually(t, "it is unlisted", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 	// It was let in once, so that it tries again, and is not.
-	eventually(t, "it is refused", 10*time.Second, func() bool { return strings.Contains(d.Status().Error, "credential") })
+	eventually(t, "it is refused", func() bool { return strings.Contains(d.Status().Error, "credential") })
 	if s := d.Status(); s.State == node.Connected || s.Joins != 1 {
 		t.Errorf("%+v; want s.State other than node.Connected, s.Joins = 1", s)
 	}
@@ -321,7 +322,7 @@ func TestANodeIDBelongsToItsFirstCredential(t *testing.T) {
 		t.Errorf(`p.cli(t, "nodes", "remove", "a"): code = %v, want 0; out = %q`, code, out)
 	}
 	p.joinReal(t, home, "a")
-	eventually(t, "it is listed", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	eventually(t, "it is listed", func() bool { return p.status(t, "a") == "connected" })
 }
 
 // cable is a connection that can be unplugged: bytes vanish without an error.
@@ -345,10 +346,10 @@ func TestScenario34CablePulled(t *testing.T) {
 	d := p.join(t, options{id: "a", before: func(d *device) { d.says("hello", "hi") }})
 	p.url = direct
 	close(c.cut)
-	took := eventually(t, "it is unlisted", 3*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	took := eventually(t, "it is unlisted", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 	t.Logf("unlisted after %s with a lease of 1 s", took)
 	// The node finds out by its own pings and comes back over a new connection.
-	eventually(t, "it is back", 60*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	eventually(t, "it is back", func() bool { return p.status(t, "a") == "connected" })
 	p.known(t, "a")
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins < 2 {
 		t.Errorf(`%s %v; want no error, string(out) = "\"hi\"", d.Status().Joins at least 2`, out, err)

@@ -11,12 +11,6 @@ import (
 	"github.com/junctor-run/junctor/client"
 )
 
-// electionTimeout is how long a cluster of NATS may take to elect who writes: 4 to 9 s,
-// first for itself and then for each bucket, and again where the votes are
-// split, which a busy machine makes likelier. A node whose server ended cannot
-// join again before that.
-const electionTimeout = 40 * time.Second
-
 // figures are times of one kind.
 type figures struct {
 	mu    sync.Mutex
@@ -66,17 +60,17 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	}
 	b.known(t, "a")
 	seen := b.watching(t)
-	eventually(t, "the watch shows what is there", 5*time.Second, func() bool { return seen("a") })
+	eventually(t, "the watch shows what is there", func() bool { return seen("a") })
 
 	for i, s := range c.servers { // one after the other, as it is done to upgrade them
 		s.kill()
 		for name, p := range map[string]*plane{"A": a, "B": b} {
-			took := eventually(t, "calls are answered without server "+fmt.Sprint(i), electionTimeout,
+			took := eventually(t, "calls are answered without server "+fmt.Sprint(i),
 				func() bool { return answers(p, "2s") == nil })
 			t.Logf("without server %d calls to %s were answered after %s", i, name, took.Round(time.Millisecond))
 		}
 		s.run()
-		eventually(t, "calls are answered", electionTimeout, func() bool { return answers(a, "2s") == nil && answers(b, "2s") == nil })
+		eventually(t, "calls are answered", func() bool { return answers(a, "2s") == nil && answers(b, "2s") == nil })
 	}
 
 	for _, s := range c.servers {
@@ -84,8 +78,8 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	}
 	for range 3 { // nothing hangs, and it is said what is wrong
 		began := time.Now()
-		if err := answers(a, "2s"); err == nil || time.Since(began) > 4*time.Second {
-			t.Errorf("without a bus: %v after %s; want an error, time.Since(began) at most 4 * time.Second", err, time.Since(began))
+		if err := answers(a, "2s"); err == nil || time.Since(began) > hangTimeout {
+			t.Errorf("without a bus: %v after %s; want an error, time.Since(began) at most hangTimeout", err, time.Since(began))
 		}
 	}
 	late := a.device(t, options{id: "late"})
@@ -96,12 +90,12 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	all.Wait()
 	up := time.Now()
 	for name, p := range map[string]*plane{"A": a, "B": b} {
-		eventually(t, "calls are answered again", electionTimeout, func() bool { return answers(p, "2s") == nil })
+		eventually(t, "calls are answered again", func() bool { return answers(p, "2s") == nil })
 		t.Logf("calls to %s are answered %s after the servers are up", name, time.Since(up).Round(time.Millisecond))
 	}
 	<-late.Joined()
 	joined := time.Now()
-	took := eventually(t, "the watch of B shows who joined after it", 10*time.Second, func() bool { return seen("late") })
+	took := eventually(t, "the watch of B shows who joined after it", func() bool { return seen("late") })
 	t.Logf("who waited for the bus joined %s after it was up, and the watch of B showed it %s later; the first node joined %d times",
 		joined.Sub(up).Round(time.Millisecond), took.Round(time.Millisecond), d.Status().Joins)
 }

@@ -32,21 +32,21 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 		d.says("hello", "hi")
 		d.does(counts(20, 16<<10, &sent))
 	}})
-	eventually(t, "the token of A is good at B", 5*time.Second, func() bool {
+	eventually(t, "the token of A is good at B", func() bool {
 		return b.client(t, made).Do(t.Context(), http.MethodGet, "/api/v1/status", nil, nil) == nil
 	})
 	b.join(t, options{id: "at-b", token: made, before: func(d *device) { d.says("hello", "hi from b") }})
 	for name, p := range map[string]*plane{"A": a, "B": b} {
-		took := eventually(t, "both nodes are listed at "+name, 10*time.Second, func() bool {
+		took := eventually(t, "both nodes are listed at "+name, func() bool {
 			return p.status(t, "at-a") == "connected" && p.status(t, "at-b") == "connected"
 		})
 		t.Logf("both are listed at %s after %s", name, took.Round(time.Millisecond))
-		eventually(t, "they are in the catalog of agents at "+name, 10*time.Second, func() bool {
+		eventually(t, "they are in the catalog of agents at "+name, func() bool {
 			out, _, code := p.cli(t, "catalog", "agent", "--json")
 			return code == 0 && strings.Contains(out, "fn.hello") && strings.Contains(out, "at-a") && strings.Contains(out, "at-b")
 		})
 		agent := p.file(t, "agent.token")
-		eventually(t, "they are tools at "+name, 10*time.Second, func() bool {
+		eventually(t, "they are tools at "+name, func() bool {
 			_, list := p.post(t, "/api/cmp/mcp", agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 			return strings.Contains(list, `"nodes":["at-a","at-b"]`)
 		})
@@ -86,9 +86,9 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 	if out, stderr, code := b.cli(t, "nodes", "remove", "at-a"); code != 0 {
 		t.Errorf(`b.cli(t, "nodes", "remove", "at-a"): code = %v, want 0; out = %q; stderr = %q`, code, out, stderr)
 	}
-	eventually(t, "its session at A ended", 10*time.Second, func() bool { return d.Status().Joins > 1 || d.Status().State != node.Connected })
+	eventually(t, "its session at A ended", func() bool { return d.Status().Joins > 1 || d.Status().State != node.Connected })
 
-	eventually(t, "it is back", 20*time.Second, func() bool {
+	eventually(t, "it is back", func() bool {
 		return a.status(t, "at-a") == "connected" &&
 			b.status(t, "at-a") == "connected"
 	})
@@ -108,10 +108,10 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]*plane{"A": a, "B": b} {
-		eventually(t, "nobody is left at "+name, 15*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+		eventually(t, name+" lists no node", func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
 	}
 	// Each gateway judges for itself, and a node leaves the lists before its record is written.
-	eventually(t, "both revocations are recorded", 15*time.Second, func() bool {
+	eventually(t, "both revocations are recorded", func() bool {
 		revoked := make(map[string]bool)
 		for _, p := range []*plane{a, b} {
 			for _, r := range p.audit(t, "limit=500") {
@@ -181,11 +181,11 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 	if err := d.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has left", 10*time.Second, func() bool { return p.status(t, "a") == "" })
+	eventually(t, "it has left", func() bool { return p.status(t, "a") == "" })
 	d.Close()
 	cfg.Token, cfg.Gateway = secret.Value{}, p.url
 	again := reach(t, cfg)
-	eventually(t, "it is back without a token", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	eventually(t, "it is back without a token", func() bool { return p.status(t, "a") == "connected" })
 	if err := again.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +267,10 @@ type traffic struct {
 
 const callTimeout = 5 * time.Second
 
+// hangTimeout is after how long beyond its deadline a call counts as one that hangs. A call is answered
+// when its record is on the disk, for which a busy machine may need ten seconds.
+const hangTimeout = time.Minute
+
 // run calls by who, which states who can be asked now, until ctx ends.
 func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() []*client.Client) {
 	for i := 0; ctx.Err() == nil; i++ {
@@ -288,7 +292,7 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 				Timeout: callTimeout.String(),
 			}, &out)
 			took := time.Since(began)
-			f.count(t, what, key, err, took, callTimeout+2*time.Second)
+			f.count(t, what, key, err, took)
 			if err == nil {
 				break
 			}
@@ -303,13 +307,13 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 	}
 }
 
-// count notes the end of one call, which may have taken so long.
-func (f *traffic) count(t testing.TB, what, key string, err error, took, most time.Duration) {
+// count notes the end of one call.
+func (f *traffic) count(t testing.TB, what, key string, err error, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.longest = max(f.longest, took)
-	if took > most {
-		t.Errorf("a call took %s, its deadline was %s: %v; want took at most %v", took, callTimeout, err, most)
+	if took > callTimeout+hangTimeout {
+		t.Errorf("a call took %s, its deadline was %s: %v; want took at most callTimeout + hangTimeout", took, callTimeout, err)
 	}
 	if err != nil {
 		f.failed++
@@ -356,11 +360,11 @@ func TestGatewaysRestartInTurnUnderCalls(t *testing.T) {
 	l := &ledger{done: make(map[string]int)}
 	d := whole(gateways[0], gateways[1]).join(t, options{id: "a", before: func(d *device) { d.does(l.function()) }})
 	for _, p := range gateways {
-		eventually(t, "it is served everywhere", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })
+		eventually(t, "it is served everywhere", func() bool { return p.status(t, "a") == "connected" })
 	}
 	var mu sync.Mutex
 	token := gateways[0].newToken(t, "operator") // keys belong to who has made them
-	eventually(t, "the token is good at B", 5*time.Second, func() bool {
+	eventually(t, "the token is good at B", func() bool {
 		return gateways[1].client(t, token).Do(t.Context(), http.MethodGet, "/api/v1/status", nil, nil) == nil
 	})
 	up := map[int]*client.Client{0: gateways[0].client(t, token), 1: gateways[1].client(t, token)}
@@ -391,7 +395,7 @@ func TestGatewaysRestartInTurnUnderCalls(t *testing.T) {
 		f.mu.Lock()
 		before := len(f.answered)
 		f.mu.Unlock()
-		took := eventually(t, "calls are answered "+what, 15*time.Second, func() bool {
+		took := eventually(t, "calls are answered "+what, func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return len(f.answered) > before+20
@@ -411,7 +415,7 @@ func TestGatewaysRestartInTurnUnderCalls(t *testing.T) {
 			progress("after " + name + " " + how)
 			gateways[i] = c.again(i, gateways[i])
 			set(i, gateways[i].client(t, token))
-			eventually(t, "the node is listed at "+name+" again", 15*time.Second, func() bool { return gateways[i].status(t, "a") == "connected" })
+			eventually(t, "the node is listed at "+name+" again", func() bool { return gateways[i].status(t, "a") == "connected" })
 			progress("with " + name + " back")
 		}
 	}

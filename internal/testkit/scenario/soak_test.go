@@ -42,7 +42,7 @@ func (f *figures) say(t *testing.T, what string, most time.Duration) {
 // again and again.
 func (p *plane) until(t *testing.T, id string, ok func(status string) bool) time.Duration {
 	t.Helper()
-	return eventually(t, id+" is otherwise", 60*time.Second, func() bool { return ok(p.status(t, id)) })
+	return eventually(t, id+" is otherwise", func() bool { return ok(p.status(t, id)) })
 }
 
 // TestSoakPresenceFigures measures how soon it is known that a node is gone, with the

@@ -268,7 +268,7 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 	l := &ledger{done: make(map[string]int)}
 	over.join(t, options{id: "a", before: func(d *device) { d.does(l.function()) }})
 	for round := range 3 {
-		eventually(t, "it answers", 90*time.Second, func() bool {
+		eventually(t, "it answers", func() bool {
 			out, err := p.call(t, "a", "note", map[string]any{"what": fmt.Sprint("up-", round, time.Now().UnixNano())})
 			return err == nil && strings.Contains(string(out), "up-")
 		})
@@ -279,7 +279,7 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 			_, err := p.call(t, "a", "note", map[string]any{"what": fmt.Sprint("cut-", round)})
 			during <- err
 		}()
-		gone := eventually(t, "it is unlisted", 5*time.Second, func() bool { return p.status(t, "a") == "" })
+		gone := eventually(t, "it is unlisted", func() bool { return p.status(t, "a") == "" })
 		if err := <-during; err == nil || reason(err) != cmp.ReasonNodeLost {
 			t.Errorf("a call into the partition: %v; want an error, reason(err) = cmp.ReasonNodeLost", err)
 		}
@@ -289,7 +289,7 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 			<-time.After(15 * time.Second)
 		}
 		e.cut.Store(false)
-		back := eventually(t, "it is back", 90*time.Second, func() bool { return p.status(t, "a") == "connected" })
+		back := eventually(t, "it is back", func() bool { return p.status(t, "a") == "connected" })
 		t.Logf("back %s after the wire was whole", back.Round(time.Millisecond))
 	}
 	l.mu.Lock()

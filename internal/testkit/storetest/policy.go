@@ -31,6 +31,15 @@ func tokensComeBack(t *testing.T, s Stores) {
 	got, err := s.Policy.Tokens(t.Context())
 	ok(t, err)
 	same(t, got, []policy.Token{token("tok_1", "one"), full})
+	for _, at := range []time.Time{day(3), day(5), day(4)} {
+		ok(t, s.Policy.UseToken(t.Context(), "tok_1", at))
+	}
+	ok(t, s.Policy.UseToken(t.Context(), "tok_9", day(3)))
+	used := token("tok_1", "one")
+	used.Used = day(5)
+	got, err = s.Policy.Tokens(t.Context())
+	ok(t, err)
+	same(t, got, []policy.Token{used, full})
 }
 
 func tokenNames(t *testing.T, s Stores) {
