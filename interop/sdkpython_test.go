@@ -477,7 +477,7 @@ func TestPythonNodeComesBack(t *testing.T) {
 	url, c := strings.TrimSuffix(w.url, "/mcp"), w.operator(t)
 	token, dir := w.nodeToken(t, "lab"), filepath.Join(t.TempDir(), "node")
 	greets := func() bool {
-		result, _, err := c.Call(t.Context(), "greet", nil, client.CallOptions{Node: "py-key", Timeout: 5 * time.Second})
+		result, _, err := c.Call(t.Context(), "greet", nil, client.CallOptions{Node: "py-key", Timeout: 30 * time.Second})
 		return err == nil && string(result) == `"hello, you"`
 	}
 	t.Run("enrols with a key", func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/conformance"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -128,8 +128,8 @@ func (s *typeScriptSDK) run(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestTypeScriptSDK(t *testing.T) {
-	model, err := fakemodel.Start(fakemodel.Script{"PLAY-PING": {
-		{Call: &fakemodel.Call{Names: []string{"DEVICE_PING"}, Args: map[string]any{"text": "from the agent"}}}, {Say: "The device answers."},
+	model, err := scriptedmodel.Start(scriptedmodel.Script{"PLAY-PING": {
+		{Call: &scriptedmodel.Call{Names: []string{"DEVICE_PING"}, Args: map[string]any{"text": "from the agent"}}}, {Say: "The device answers."},
 	}})
 	ok(t, err)
 	t.Cleanup(model.Close)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // TestATaskInACheckout has real programs work on a task of three parts in a user's checkout, where
@@ -22,13 +22,13 @@ func TestATaskInACheckout(t *testing.T) {
 			t.Skip("Claude Code and Codex are needed; run: make test-agents")
 		}
 	}
-	script := fakemodel.Script{
+	script := scriptedmodel.Script{
 		"PLAY-API":    {{Run: "printf 'api\\n' > api.txt"}, {Say: "The API is there.\n\n" + decision}},
 		"PLAY-CLIENT": {{Run: "printf 'client\\n' > client.txt"}, {Say: "The client is there.\n\n" + decision}},
 		"PLAY-BOTH":   {{Run: "cat api.txt client.txt > both.txt"}, {Say: "Both are tested.\n\n" + decision}},
 		"PLAY-REVIEW": {{Run: "printf 'better api\\n' > api.txt"}, {Say: "It is better now.\n\n" + decision}},
 	}
-	model, err := fakemodel.Start(script)
+	model, err := scriptedmodel.Start(script)
 	ok(t, err)
 	t.Cleanup(model.Close)
 	p := newPlane(t, built.Junctor(t), map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // program is what the tests know of a program. Where a reason is given, the program
@@ -20,15 +20,15 @@ type program struct {
 	files                               map[string]string // of its user, left as they are
 	noPrompt, noAsking, noResume        string
 	noHooks, noStructured, noLoading    string
-	noUsage                             string                       // in a terminal
-	checksPaths                         bool                         // before it asks its hooks
-	failed                              map[fakemodel.Failure]string // how a failure is shown
-	yes, no                             string                       // labels of a question
-	questions, forms, plans             map[string]bool              // the modes in which the program offers the tool
-	three                               string                       // the third label of a dialog about a command
-	bigOver                             map[string]string            // modes in which 5 MB of output end the turn, and what is shown
-	presets                             bool                         // the presets are tried
-	slow                                bool                         // its sessions are tried one after the other
+	noUsage                             string                           // in a terminal
+	checksPaths                         bool                             // before it asks its hooks
+	failed                              map[scriptedmodel.Failure]string // how a failure is shown
+	yes, no                             string                           // labels of a question
+	questions, forms, plans             map[string]bool                  // the modes in which the program offers the tool
+	three                               string                           // the third label of a dialog about a command
+	bigOver                             map[string]string                // modes in which 5 MB of output end the turn, and what is shown
+	presets                             bool                             // the presets are tried
+	slow                                bool                             // its sessions are tried one after the other
 }
 
 func programs() []program {
@@ -42,24 +42,24 @@ func programs() []program {
 				".claude/settings.json": "{\n \"theme\": \"light\", \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"true\"}]}]}\n}\n",
 				".claude/CLAUDE.md":     "Be kind.\n",
 			},
-			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			failed: map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth", scriptedmodel.Billing: "billing"},
 		},
 		{
 			name: "codex", binary: "codex", presets: true, base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
 			questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
-			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			failed: map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth", scriptedmodel.Billing: "billing"},
 		},
 		{
 			name: "gemini", binary: "gemini", bigOver: map[string]string{"structured": "the program ended the turn: max_tokens"}, checksPaths: true, presets: true, slow: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
 			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
-			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			failed:    map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth", scriptedmodel.Billing: "billing"},
 		},
 		{
 			name: "qwen", binary: "qwen", base: "/v1", model: "scripted", yes: "Yes, allow once", no: "No",
 			files:  map[string]string{".qwen/QWEN.md": "Be kind.\n", ".qwen/settings.json": "{\n  \"security\": {\n    \"folderTrust\": {\n      \"enabled\": true\n    }\n  },\n  \"$version\": 4\n}\n"},
-			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth"},
+			failed: map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth"},
 		},
 		{
 			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
@@ -67,7 +67,7 @@ func programs() []program {
 			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
 			noResume: "opencode run does not tell the name of its conversation",
 			noUsage:  "opencode run does not report it, and its records are a database",
-			failed:   map[fakemodel.Failure]string{fakemodel.Auth: "auth"},
+			failed:   map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth"},
 			files:    map[string]string{".config/opencode/opencode.json": "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"theme\": \"system\"\n}\n"},
 		},
 		{
@@ -75,7 +75,7 @@ func programs() []program {
 			noStructured: "Pi has no protocol of its own here",
 			noHooks:      "Pi has no hooks: only the list of its tools holds it back",
 			files:        map[string]string{".pi/agent/AGENTS.md": "Be kind.\n"},
-			failed:       map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			failed:       map[scriptedmodel.Failure]string{scriptedmodel.Auth: "auth", scriptedmodel.Billing: "billing"},
 		},
 	}
 }
@@ -113,7 +113,7 @@ func TestPrograms(t *testing.T) {
 			r := &run{program: c, plane: newPlane(t, binary, c.files)}
 			r.dir = r.workspace(t, "work")
 			var err error
-			r.fake, err = fakemodel.Start(r.plays())
+			r.fake, err = scriptedmodel.Start(r.plays())
 			ok(t, err)
 			t.Cleanup(r.fake.Close)
 			t.Run("it works, is interrupted and goes on", r.works)
@@ -122,7 +122,7 @@ func TestPrograms(t *testing.T) {
 			if os.Getenv("TASK_AGENTS_SHORT") == "" {
 				t.Run("it may only read", r.reads)
 				t.Run("it works without a terminal", r.structured)
-				for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
+				for kind, play := range map[scriptedmodel.Failure]string{scriptedmodel.Auth: playAuth, scriptedmodel.Billing: playBilling} {
 					for _, mode := range []string{"structured", "pty"} {
 						t.Run("the provider fails: "+string(kind)+", "+mode, func(t *testing.T) { r.fails(t, mode, kind, play) })
 					}
@@ -137,15 +137,15 @@ func TestPrograms(t *testing.T) {
 type run struct {
 	program
 	*plane
-	fake *fakemodel.Model
+	fake *scriptedmodel.Model
 	dir  string // where it works
 }
 
-func (r *run) plays() fakemodel.Script {
-	at := func(dir, name string) *fakemodel.File {
-		return &fakemodel.File{Path: filepath.Join(r.home, "workspaces", dir, name), Text: "hello"}
+func (r *run) plays() scriptedmodel.Script {
+	at := func(dir, name string) *scriptedmodel.File {
+		return &scriptedmodel.File{Path: filepath.Join(r.home, "workspaces", dir, name), Text: "hello"}
 	}
-	return fakemodel.Script{
+	return scriptedmodel.Script{
 		playWrite:   {{Write: at("work", "hello.txt")}, {Say: "The file is there.\n\n" + decision}},
 		playAgain:   {{Say: "Again."}},
 		playSlow:    {{Slow: time.Minute, Say: "At last."}},
@@ -154,13 +154,13 @@ func (r *run) plays() fakemodel.Script {
 		playAskMore: {{Write: at("asked", "refused.txt"), Leave: true}, {Say: "A pity."}},
 		playDenied:  {{Write: at("read", "denied.txt")}, {Say: "So be it."}},
 		playResume:  {{Say: "I remember."}},
-		playAuth:    {{Fail: fakemodel.Auth}},
+		playAuth:    {{Fail: scriptedmodel.Auth}},
 
 		playTold:     {{Write: at("told", "told.txt"), Leave: true}, {Say: "The file is there.\n\n" + decision}},
 		playRefused:  {{Write: at("told", "refused.txt"), Leave: true}, {Say: "A pity."}},
 		playElse:     {{Write: at("elsewhere", "outside.txt"), Leave: true}, {Say: "So be it."}},
 		playBackWith: {{Say: "I remember."}},
-		playBilling:  {{Fail: fakemodel.Billing}},
+		playBilling:  {{Fail: scriptedmodel.Billing}},
 	}
 }
 
@@ -368,7 +368,7 @@ func (r *run) reads(t *testing.T) {
 	r.stop(t, s.ID)
 }
 
-func (r *run) fails(t *testing.T, mode string, kind fakemodel.Failure, play string) {
+func (r *run) fails(t *testing.T, mode string, kind scriptedmodel.Failure, play string) {
 	want := r.failed[kind]
 	if want == "" || mode == "structured" && r.noStructured != "" {
 		t.Skip("how " + r.name + " shows this failure is not known yet, or it has no protocol")

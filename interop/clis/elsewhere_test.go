@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // allowingHooks are settings of Claude Code with a hook that allows after a second whatever the
@@ -30,7 +30,7 @@ func TestHooksThatAnswerForTheUser(t *testing.T) {
 	r := &run{program: c, plane: newPlane(t, built.Junctor(t), map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`})}
 	dir := r.workspace(t, "late")
 	var err error
-	r.fake, err = fakemodel.Start(fakemodel.Script{
+	r.fake, err = scriptedmodel.Start(scriptedmodel.Script{
 		"PLAY-EARLY": {{Run: "touch " + filepath.Join(dir, "early.txt")}, {Say: "So be it."}},
 		"PLAY-LATE":  {{Slow: 4 * time.Second, Run: "touch " + filepath.Join(dir, "ran.txt")}, {Say: "So be it."}},
 	})

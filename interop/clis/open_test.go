@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // TestASessionIsOpenedInItsTerminal continues a conversation of structured mode, the default, in the
@@ -26,7 +26,7 @@ func TestASessionIsOpenedInItsTerminal(t *testing.T) {
 				t.Skipf("%s is not installed, or it is tried in make test-agents only", c.name)
 			}
 			t.Parallel()
-			fake, err := fakemodel.Start(fakemodel.Script{"PLAY-FIRST": {{Say: "The word is quince."}}, "PLAY-THEN": {{Say: "I remember."}}})
+			fake, err := scriptedmodel.Start(scriptedmodel.Script{"PLAY-FIRST": {{Say: "The word is quince."}}, "PLAY-THEN": {{Say: "I remember."}}})
 			ok(t, err)
 			t.Cleanup(fake.Close)
 			// The command names neither a model nor its address.

@@ -1,6 +1,6 @@
 // Package clis holds the server to the programs of task agents themselves: Claude Code,
 // Codex, Gemini CLI, Qwen Code, OpenCode and Pi, in the versions of package.json, which it starts
-// over its HTTP API. Their model is package fakemodel, on loopback; nothing else is
+// over its HTTP API. Their model is package scriptedmodel, on loopback; nothing else is
 // reached.
 //
 //	make test-agents
@@ -246,15 +246,23 @@ func (p *plane) gone(t *testing.T, id string) {
 // noProcess sees that no process of a session is left.
 func (p *plane) noProcess(t *testing.T, id string) {
 	t.Helper()
+	if left := processesOf(t, id); len(left) > 0 {
+		t.Errorf("processes of %s: got %q, want none", id, left)
+	}
+}
+
+// processesOf returns the command lines of a session's processes.
+func processesOf(t *testing.T, id string) (lines []string) {
+	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*/environ")
 	ok(t, err)
 	for _, path := range list {
 		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID="+id+"\x00") {
-			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-			t.Errorf(`a process is left: %s; want not (err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID="+id+"\x00"))`,
-				strings.ReplaceAll(string(line), "\x00", " "))
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline")) // of a process that has ended: empty
+			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
+	return lines
 }
 
 // workspace makes a folder for agents.

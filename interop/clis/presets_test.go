@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	coding "github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/task-agents.md")
@@ -239,7 +239,7 @@ func TestPresetsHold(t *testing.T) {
 			}
 			r := &run{program: c, plane: newPlane(t, binary, c.files)}
 			var list []*trial
-			script := fakemodel.Script{}
+			script := scriptedmodel.Script{}
 			for _, mode := range []string{"structured", "pty"} {
 				if mode == "pty" && (c.noAsking != "" || short) {
 					continue
@@ -249,7 +249,7 @@ func TestPresetsHold(t *testing.T) {
 				}
 			}
 			var err error
-			r.fake, err = fakemodel.Start(script)
+			r.fake, err = scriptedmodel.Start(script)
 			ok(t, err)
 			t.Cleanup(r.fake.Close)
 			for _, one := range list {
@@ -273,7 +273,7 @@ type trial struct {
 	done   map[string]func() bool // by the name of a use: whether it has happened
 }
 
-func (r *run) trial(t *testing.T, mode string, p coding.Preset, script fakemodel.Script) *trial {
+func (r *run) trial(t *testing.T, mode string, p coding.Preset, script scriptedmodel.Script) *trial {
 	name := string(p) + "-" + mode
 	x := &trial{run: r, mode: mode, preset: p, dir: r.workspace(t, name), done: make(map[string]func() bool)}
 	beside := r.workspace(t, name+"-beside")
@@ -288,32 +288,35 @@ func (r *run) trial(t *testing.T, mode string, p coding.Preset, script fakemodel
 	}
 	said := func(use string, marks ...string) func() bool {
 		return func() bool {
-			return slices.ContainsFunc(r.fake.Asked(x.play(use)), func(a fakemodel.Asked) bool {
+			return slices.ContainsFunc(r.fake.Asked(x.play(use)), func(a scriptedmodel.Asked) bool {
 				_, turn, _ := strings.Cut(a.Text, x.play(use))
 				return slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(turn, m) })
 			})
 		}
 	}
-	call := func(args map[string]any, names ...string) fakemodel.Step {
-		return fakemodel.Step{Call: &fakemodel.Call{Names: names, Args: args, Namespace: "mcp__junctor"}}
+	call := func(args map[string]any, names ...string) scriptedmodel.Step {
+		return scriptedmodel.Step{Call: &scriptedmodel.Call{Names: names, Args: args, Namespace: "mcp__junctor"}}
 	}
-	add := func(use string, s fakemodel.Step, done func() bool) {
-		script[x.play(use)], x.done[use] = []fakemodel.Step{s, {Say: "So be it."}}, done
+	add := func(use string, s scriptedmodel.Step, done func() bool) {
+		script[x.play(use)], x.done[use] = []scriptedmodel.Step{s, {Say: "So be it."}}, done
 	}
 
 	read := call(map[string]any{map[string]string{"opencode": "filePath"}[r.name]: note, "file_path": note}, "Read", "read_file", "read")
 	delete(read.Call.Args, "")
 	if r.name == "codex" { // it reads by commands
-		read = fakemodel.Step{Run: "cat " + note}
+		read = scriptedmodel.Step{Run: "cat " + note}
 	}
 	add("read", read, said("read", "the words of "+name))
-	add("ls", fakemodel.Step{Run: "ls " + sub}, said("ls", "listed-"+name))
-	add("write", fakemodel.Step{Patch: &fakemodel.File{Path: filepath.Join(x.dir, "written.txt"), Text: "x"}}, file(x.dir, "written.txt"))
-	add("run", fakemodel.Step{Run: "echo ran > " + filepath.Join(x.dir, "ran.txt") + " && ls"}, file(x.dir, "ran.txt"))
-	add("outside", fakemodel.Step{Patch: &fakemodel.File{Path: filepath.Join(beside, "file.txt"), Text: "x"}}, file(beside, "file.txt"))
-	add("into", fakemodel.Step{Run: "echo x > " + filepath.Join(beside, "into.txt")}, file(beside, "into.txt"))
-	add("script", fakemodel.Step{Run: `awk 'BEGIN { print > "` + filepath.Join(beside, "script.txt") + `" }'`}, file(beside, "script.txt"))
-	add("net", fakemodel.Step{Run: "curl -s -m 5 http://" + net + "/"}, reached)
+	add("ls", scriptedmodel.Step{Run: "ls " + sub}, said("ls", "listed-"+name))
+	patch := func(dir, name string) scriptedmodel.Step {
+		return scriptedmodel.Step{Patch: &scriptedmodel.File{Path: filepath.Join(dir, name), Text: "x"}}
+	}
+	add("write", patch(x.dir, "written.txt"), file(x.dir, "written.txt"))
+	add("run", scriptedmodel.Step{Run: "echo ran > " + filepath.Join(x.dir, "ran.txt") + " && ls"}, file(x.dir, "ran.txt"))
+	add("outside", patch(beside, "file.txt"), file(beside, "file.txt"))
+	add("into", scriptedmodel.Step{Run: "echo x > " + filepath.Join(beside, "into.txt")}, file(beside, "into.txt"))
+	add("script", scriptedmodel.Step{Run: `awk 'BEGIN { print > "` + filepath.Join(beside, "script.txt") + `" }'`}, file(beside, "script.txt"))
+	add("net", scriptedmodel.Step{Run: "curl -s -m 5 http://" + net + "/"}, reached)
 	address := "http://" + web + "/"
 	args := map[string]any{"url": address, "prompt": "Read " + address}
 	if r.name == "opencode" {
@@ -323,7 +326,9 @@ func (r *run) trial(t *testing.T, mode string, p coding.Preset, script fakemodel
 	fetch, attempted := call(args, "WebFetch", "web_fetch", "webfetch"), said("web", "Unable to verify if domain", "[Blocked Host]")
 	add("web", fetch, func() bool {
 		if r.name == "codex" { // its provider searches, unasked
-			return slices.ContainsFunc(r.fake.Asked(x.play("web")), func(a fakemodel.Asked) bool { return slices.Contains(a.Tools, "web_search") })
+			return slices.ContainsFunc(r.fake.Asked(x.play("web")), func(a scriptedmodel.Asked) bool {
+				return slices.Contains(a.Tools, "web_search")
+			})
 		}
 		return fetched() || attempted()
 	})
@@ -331,13 +336,13 @@ func (r *run) trial(t *testing.T, mode string, p coding.Preset, script fakemodel
 		"junctor_session_status"),
 		said("mcp", "task:pty-"))
 	helper := "PLAY-HELPER-" + name + "."
-	script[helper] = []fakemodel.Step{{Say: "I am another."}}
+	script[helper] = []scriptedmodel.Step{{Say: "I am another."}}
 	agent := call(map[string]any{
 		"description": "help", "prompt": helper, "agent_name": "generalist",
 		"subagent_type": map[string]string{"claude": "general-purpose", "opencode": "general"}[r.name],
 	}, "Agent", "task", "invoke_agent")
 	if r.name == "codex" {
-		agent.Call = &fakemodel.Call{Names: []string{"spawn_agent"}, Namespace: "multi_agent_v1", Args: map[string]any{"message": helper}}
+		agent.Call = &scriptedmodel.Call{Names: []string{"spawn_agent"}, Namespace: "multi_agent_v1", Args: map[string]any{"message": helper}}
 	}
 	add("agent", agent, func() bool { return len(r.fake.Asked(helper)) > 0 })
 	add("question", decisionPlays(r.name, x.dir)[playOneQuestion][0], said("question", "Pears"))
@@ -350,7 +355,7 @@ func (x *trial) play(use string) string {
 
 // finished reports whether the model has ended the turn of a use.
 func (x *trial) finished(u use) bool {
-	return slices.ContainsFunc(x.fake.Asked(x.play(u.name)), func(a fakemodel.Asked) bool { return a.Tool == "" })
+	return slices.ContainsFunc(x.fake.Asked(x.play(u.name)), func(a scriptedmodel.Asked) bool { return a.Tool == "" })
 }
 
 // listener returns an address on loopback, and whether someone has connected.
@@ -452,7 +457,7 @@ func TestARunThatWasRefusedIsNotDone(t *testing.T) {
 		r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
 		dir := r.workspace(t, "refused")
 		var err error
-		r.fake, err = fakemodel.Start(fakemodel.Script{
+		r.fake, err = scriptedmodel.Start(scriptedmodel.Script{
 			"PLAY-REFUSED-RUN": {{Run: "echo ran > " + filepath.Join(dir, "ran.txt")}, {Say: "So be it."}},
 		})
 		ok(t, err)

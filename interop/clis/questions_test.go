@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // The plays about decisions of a user.
@@ -34,7 +34,7 @@ func TestQuestionsReachTheUser(t *testing.T) {
 			r := &run{program: c, plane: newPlane(t, binary, c.files)}
 			r.dir = r.workspace(t, "work")
 			var err error
-			r.fake, err = fakemodel.Start(decisionPlays(c.name, filepath.Join(r.home, "workspaces")))
+			r.fake, err = scriptedmodel.Start(decisionPlays(c.name, filepath.Join(r.home, "workspaces")))
 			ok(t, err)
 			t.Cleanup(r.fake.Close)
 			for _, mode := range []string{"structured", "pty"} {
@@ -57,7 +57,7 @@ func TestQuestionsReachTheUser(t *testing.T) {
 	}
 }
 
-func decisionPlays(name, workspaces string) fakemodel.Script {
+func decisionPlays(name, workspaces string) scriptedmodel.Script {
 	options := []any{
 		map[string]any{"label": "Apples", "description": "They are red."},
 		map[string]any{"label": "Pears", "description": "They are green."},
@@ -75,16 +75,16 @@ func decisionPlays(name, workspaces string) fakemodel.Script {
 		question["type"], more["type"], more["multiSelect"] = "choice", "choice", true
 	}
 	names := []string{"AskUserQuestion", "request_user_input", "ask_user", "ask_user_question", "question"}
-	call := func(list ...any) *fakemodel.Call {
-		return &fakemodel.Call{Names: names, Args: map[string]any{"questions": list}}
+	call := func(list ...any) *scriptedmodel.Call {
+		return &scriptedmodel.Call{Names: names, Args: map[string]any{"questions": list}}
 	}
-	return fakemodel.Script{
+	return scriptedmodel.Script{
 		playOneQuestion: {{Call: call(question)}, {Say: "I see."}},
 		playForm:        {{Call: call(question, more)}, {Say: "I see."}},
 		playPlan: {
-			{Call: &fakemodel.Call{Names: []string{"EnterPlanMode", "Read"}, Args: map[string]any{}}},
-			{Call: &fakemodel.Call{Names: []string{"ExitPlanMode", "exit_plan_mode"}, Args: map[string]any{"plan": "1. Paint the house blue."}}},
-			{Write: &fakemodel.File{Path: filepath.Join(workspaces, "plan", "painted.txt"), Text: "blue"}},
+			{Call: &scriptedmodel.Call{Names: []string{"EnterPlanMode", "Read"}, Args: map[string]any{}}},
+			{Call: &scriptedmodel.Call{Names: []string{"ExitPlanMode", "exit_plan_mode"}, Args: map[string]any{"plan": "1. Paint the house blue."}}},
+			{Write: &scriptedmodel.File{Path: filepath.Join(workspaces, "plan", "painted.txt"), Text: "blue"}},
 			{Say: "It is painted."},
 		},
 		playThree: {{Run: "touch " + filepath.Join(workspaces, "three", "one.txt"), Leave: true}, {Say: "So be it."}},
@@ -240,7 +240,7 @@ func TestADeniedTaskAsksNothing(t *testing.T) {
 			top := folder(t)
 			dir := filepath.Join(top, "three")
 			ok(t, os.Mkdir(dir, 0o700))
-			fake, err := fakemodel.Start(decisionPlays(c.name, top))
+			fake, err := scriptedmodel.Start(decisionPlays(c.name, top))
 			ok(t, err)
 			t.Cleanup(fake.Close)
 			r := &run{program: c, plane: newPlane(t, binary, c.files, "ANTHROPIC_BASE_URL="+fake.URL(),
@@ -284,7 +284,7 @@ func TestCommandsCannotAnswerForTheUser(t *testing.T) {
 		r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
 		dir := r.workspace(t, "work")
 		var err error
-		r.fake, err = fakemodel.Start(fakemodel.Script{
+		r.fake, err = scriptedmodel.Start(scriptedmodel.Script{
 			"PLAY-PASSWORD": {{Run: `echo "[$OPENCODE_SERVER_PASSWORD$npm_config_fetch_retries] $PARALLAX_SESSION_ID" > ` + filepath.Join(dir, "env.txt")}, {Say: "Done."}},
 		})
 		ok(t, err)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // refusal is a tool call that was refused, as the API shows it.
@@ -42,7 +42,7 @@ func TestRefusalsDecideWhetherATurnIsDone(t *testing.T) {
 			top := folder(t)
 			dir := filepath.Join(top, "work")
 			ok(t, os.Mkdir(dir, 0o700))
-			fake, err := fakemodel.Start(fakemodel.Script{
+			fake, err := scriptedmodel.Start(scriptedmodel.Script{
 				"PLAY-TOUCH":       {{Run: "touch " + filepath.Join(dir, "ran.txt")}, {Say: "So be it."}},
 				"PLAY-OUTSIDE-DIR": {{Run: "mkdir " + filepath.Join(top, "beside")}, {Say: "So be it."}},
 				"PLAY-MKDIR":       {{Run: "mkdir " + filepath.Join(dir, "made")}, {Say: "So be it."}},

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 const (
@@ -62,10 +62,10 @@ func TestThreads(t *testing.T) {
 	if !installed("claude") || !installed("codex") {
 		t.Skip("Claude Code and Codex are needed; run: make test-agents")
 	}
-	fakes := map[string]*fakemodel.Model{}
+	fakes := map[string]*scriptedmodel.Model{}
 	var p *plane
-	script := func(own fakemodel.Script) fakemodel.Script {
-		for name, play := range map[string][]fakemodel.Step{
+	script := func(own scriptedmodel.Script) scriptedmodel.Script {
+		for name, play := range map[string][]scriptedmodel.Step{
 			playThread:                             {{Say: "All is well.\n\n" + decision}},
 			playQuestion:                           {{Say: "Should the greeting be in English or in French?"}},
 			playHang:                               {{Run: "true"}, {Slow: 2 * time.Minute, Say: "At last."}},
@@ -77,10 +77,10 @@ func TestThreads(t *testing.T) {
 		return own
 	}
 	var err error
-	fakes["claude"], err = fakemodel.Start(script(fakemodel.Script{playNoMoney: {{Fail: fakemodel.Billing}}}))
+	fakes["claude"], err = scriptedmodel.Start(script(scriptedmodel.Script{playNoMoney: {{Fail: scriptedmodel.Billing}}}))
 	ok(t, err)
 	t.Cleanup(fakes["claude"].Close)
-	fakes["codex"], err = fakemodel.Start(script(fakemodel.Script{playNoMoney: {{Say: "I went on for the other one."}}}))
+	fakes["codex"], err = scriptedmodel.Start(script(scriptedmodel.Script{playNoMoney: {{Say: "I went on for the other one."}}}))
 	ok(t, err)
 	t.Cleanup(fakes["codex"].Close)
 	p = newPlane(t, binary, map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/scriptedmodel"
 	"github.com/junctor-run/junctor/internal/testkit/built"
-	"github.com/junctor-run/junctor/internal/testkit/fakemodel"
 )
 
 // The plays about troubles.
@@ -54,10 +54,10 @@ func TestTroubles(t *testing.T) {
 					r.dir = r.workspace(t, "work")
 					asked := r.workspace(t, "asked")
 					var err error
-					r.fake, err = fakemodel.Start(fakemodel.Script{
+					r.fake, err = scriptedmodel.Start(scriptedmodel.Script{
 						playCJK:  {{Say: "I see."}},
-						playBusy: {{Fail: fakemodel.RateLimit, Times: 1}, {Say: "At last."}},
-						playCut:  {{Fail: fakemodel.Cut}},
+						playBusy: {{Fail: scriptedmodel.RateLimit, Times: 1}, {Say: "At last."}},
+						playCut:  {{Fail: scriptedmodel.Cut}},
 						playBig: {
 							{Run: "head -c 5242880 /dev/zero | tr '\\0' x; echo; echo done > " + filepath.Join(r.dir, "big.txt")},
 							{Say: "It was long."},
@@ -170,7 +170,7 @@ func (r *run) killedWhileAsking(t *testing.T, mode, dir string) {
 	holds(t, dir)
 }
 
-func lasts(asked []fakemodel.Asked) (texts []string) {
+func lasts(asked []scriptedmodel.Asked) (texts []string) {
 	for _, a := range asked {
 		texts = append(texts, a.Last)
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -29,19 +30,51 @@ type rig struct {
 	program string
 	home    string
 	url     string
+	far     bool     // commands name the server, because home is that of a person
+	token   string   // of commands, if not that of the home
+	hidden  []string // what the server's log must not have
+}
+
+// built builds the program with its console once, and returns its file.
+var built = sync.OnceValues(func() (string, error) {
+	if out, err := exec.Command("make", "-C", repository, "console").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make console: %w: %s", err, out)
+	}
+	path := filepath.Join(folder, "junctor")
+	build := exec.Command("go", "build", "-o", path, "./cmd/junctor")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// folder is that of the built program.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "junctor-idp-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, program: filepath.Join(t.TempDir(), "junctor"), home: filepath.Join(t.TempDir(), "home")}
-	if out, err := exec.Command("make", "-C", repository, "console").CombinedOutput(); err != nil {
-		t.Fatalf("make console: %v\n%s", err, out)
+	const secret = "s:3cret/"
+	r := &rig{
+		t: t, home: filepath.Join(t.TempDir(), "home"),
+		hidden: []string{"3cret", url.QueryEscape(secret)},
 	}
-	build := exec.Command("go", "build", "-o", r.program, "./cmd/junctor")
-	build.Dir = repository
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	program, err := built()
+	if err != nil {
+		t.Fatalf("building the program: got %v, want no error", err)
 	}
+	r.program = program
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("finding a free port: %v", err)
@@ -51,14 +84,14 @@ func newRig(t *testing.T) *rig {
 		t.Fatalf("releasing the port: %v", err)
 	}
 	redirect := fmt.Sprintf("http://localhost:%d/console/oidc", address.Port)
-	if r.idp, err = Start("junctor", "s:3cret/", redirect); err != nil {
+	if r.idp, err = Start("junctor", secret, redirect); err != nil {
 		t.Fatalf("starting the provider: %v", err)
 	}
 	t.Cleanup(func() { _ = r.idp.Close() })
 	r.idp.SetGroups("ann", "staff", "ops")
 	r.idp.SetGroups("cleo", "staff")
 	secrets := t.TempDir()
-	if err := os.WriteFile(filepath.Join(secrets, "idp"), []byte("s:3cret/"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(secrets, "idp"), []byte(secret), 0o600); err != nil {
 		t.Fatalf("writing the client's secret: %v", err)
 	}
 	if err := os.Mkdir(r.home, 0o700); err != nil {
@@ -89,18 +122,32 @@ func newRig(t *testing.T) *rig {
 		if t.Failed() {
 			t.Logf("the server's log:\n%s", server.Stderr)
 		}
-		if log := fmt.Sprint(server.Stderr); strings.Contains(log, "3cret") {
-			t.Errorf("the server's log has the client's secret: %s", log)
+		log := fmt.Sprint(server.Stderr)
+		for _, word := range r.hidden {
+			if strings.Contains(log, word) {
+				t.Errorf("the server's log: got %s, want it without the secret %q", log, word)
+			}
 		}
 	})
 	r.url = ready.URL
 	return r
 }
 
+// command returns the command line with these arguments.
+func (r *rig) command(ctx context.Context, args ...string) *exec.Cmd {
+	if args = append(args, "--home", r.home); r.far {
+		args = append(args, "--server", r.url)
+	}
+	if r.token != "" {
+		args = append(args, "--token", r.token)
+	}
+	return exec.CommandContext(ctx, r.program, args...)
+}
+
 // run runs the command line and returns what it prints.
 func (r *rig) run(args ...string) (stdout, stderr string, status int) {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), r.program, append(args, "--home", r.home)...)
+	cmd := r.command(r.t.Context(), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -110,38 +157,59 @@ func (r *rig) run(args ...string) (stdout, stderr string, status int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// login runs junctor login, and confirms or denies it at the provider as a user.
-func (r *rig) login(user, action string) (stdout, stderr string, status int) {
+// started is a command that waits for what a person does in a browser.
+type started struct {
+	address string // for the browser; "" if the command ended without one
+	cmd     *exec.Cmd
+	cancel  context.CancelFunc
+	lines   *bufio.Reader
+	out     bytes.Buffer
+	errs    bytes.Buffer
+}
+
+// start starts a command, and returns when it has printed an address for a browser or has ended.
+func (r *rig) start(args ...string) *started {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program, "login", "--home", r.home)
-	var out, rest bytes.Buffer
-	cmd.Stdout = &out
-	errs, err := cmd.StderrPipe()
+	s := &started{cmd: r.command(ctx, args...), cancel: cancel}
+	s.cmd.Stdout = &s.out
+	errs, err := s.cmd.StderrPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = s.cmd.Start()
 	}
 	if err != nil {
-		r.t.Fatalf("junctor login: %v", err)
+		cancel()
+		r.t.Fatalf("junctor %q: %v", args, err)
 	}
-	var address string
-	lines := bufio.NewReader(errs)
-	for address == "" {
-		line, err := lines.ReadString('\n')
-		if rest.WriteString(line); err != nil {
+	s.lines = bufio.NewReader(errs)
+	for s.address == "" {
+		line, err := s.lines.ReadString('\n')
+		if s.errs.WriteString(line); err != nil {
 			break
 		}
 		if text := strings.TrimSpace(line); strings.HasPrefix(text, "http") {
-			address = text
+			s.address = text
 		}
 	}
-	if address != "" {
-		r.confirm(address, user, action)
+	return s
+}
+
+// wait returns what the command has printed when it ends.
+func (s *started) wait() (stdout, stderr string, status int) {
+	defer s.cancel()
+	_, _ = io.Copy(&s.errs, s.lines)
+	_ = s.cmd.Wait()
+	return s.out.String(), s.errs.String(), s.cmd.ProcessState.ExitCode()
+}
+
+// login runs junctor login, and confirms or denies it at the provider as a user.
+func (r *rig) login(user, action string) (stdout, stderr string, status int) {
+	r.t.Helper()
+	s := r.start("login")
+	if s.address != "" {
+		r.confirm(s.address, user, action)
 	}
-	_, _ = io.Copy(&rest, lines)
-	_ = cmd.Wait()
-	return out.String(), rest.String(), cmd.ProcessState.ExitCode()
+	return s.wait()
 }
 
 // confirm does what a person does in a browser.
@@ -169,6 +237,95 @@ func (r *rig) confirm(address, user, action string) {
 	defer resp.Body.Close()
 	if page, err := io.ReadAll(resp.Body); err != nil || !bytes.Contains(page, []byte("Device authorization "+action)) {
 		r.t.Fatalf("confirming as %s: got %q, %v, want it %s", user, page, err, action)
+	}
+}
+
+// leave opens an address of the provider, and returns the one to which it sends the browser.
+func (r *rig) leave(address string) string {
+	r.t.Helper()
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := browser.Get(address)
+	if err != nil {
+		r.t.Fatalf("opening %s: %v", address, err)
+	}
+	defer resp.Body.Close()
+	return resp.Header.Get("Location")
+}
+
+// browse signs a user in at the console, as its page does, and signs out again. It returns the address
+// of the provider that the sign-out names.
+func (r *rig) browse(user string) string {
+	r.t.Helper()
+	base := strings.Replace(r.url, "127.0.0.1", "localhost", 1)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		r.t.Fatalf("making a cookie jar: %v", err)
+	}
+	var back string
+	browser := &http.Client{Jar: jar, CheckRedirect: func(req *http.Request, _ []*http.Request) error {
+		if strings.HasPrefix(req.URL.String(), base) {
+			back = req.URL.RawQuery
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	ask := func(method, path string, body, out any, half string) {
+		r.t.Helper()
+		data, _ := json.Marshal(body)
+		req, err := http.NewRequestWithContext(r.t.Context(), method, base+path, bytes.NewReader(data))
+		if err != nil {
+			r.t.Fatalf("%s %s: %v", method, path, err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Junctor-Console", half)
+		resp, err := browser.Do(req)
+		if err != nil {
+			r.t.Fatalf("%s %s: %v", method, path, err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode >= 300 || json.Unmarshal(text, out) != nil {
+			r.t.Fatalf("%s %s: got %d %s, %v, want an object", method, path, resp.StatusCode, text, err)
+		}
+	}
+	var begun struct{ URL, Login string }
+	ask("POST", "/console/login", map[string]string{}, &begun, "")
+	resp, err := browser.Get(begun.URL)
+	if err != nil {
+		r.t.Fatalf("opening the provider: %v", err)
+	}
+	resp.Body.Close()
+	resp, err = browser.PostForm(resp.Request.URL.String(), url.Values{
+		"id": {resp.Request.URL.Query().Get("authRequestID")}, "username": {user}, "password": {"secret"},
+	})
+	if err != nil {
+		r.t.Fatalf("signing in as %s: %v", user, err)
+	}
+	resp.Body.Close()
+	answer, err := url.ParseQuery(back)
+	if err != nil || answer.Get("code") == "" {
+		r.t.Fatalf("the provider sends %s back with %q, %v, want a code", user, back, err)
+	}
+	var session struct{ Secret string }
+	ask("POST", "/console/session", map[string]string{"login": begun.Login, "code": answer.Get("code"), "state": answer.Get("state")}, &session, "")
+	var end struct{ URL string }
+	ask("DELETE", "/console/session", nil, &end, session.Secret)
+	return end.URL
+}
+
+func TestASignOutOfTheConsoleGoesOnAtTheProvider(t *testing.T) {
+	r := newRig(t)
+	address := r.browse("ann")
+	u, err := url.Parse(address)
+	if err != nil || !strings.HasPrefix(address, r.idp.Issuer+"/") || u.Query().Get("id_token_hint") == "" || u.Query().Get("state") == "" {
+		t.Fatalf("the sign-out: got %q, %v, want the provider's address with the person's token and a state", address, err)
+	}
+	want := strings.Replace(r.url, "127.0.0.1", "localhost", 1) + "/console/signed-out?state=" + u.Query().Get("state")
+	if got := r.leave(address); got != want {
+		t.Errorf("the provider sends the browser to %q, want %q", got, want)
+	}
+	if got := r.idp.Ended("ann"); got != 1 {
+		t.Errorf("sessions that the provider has ended: got %d, want 1", got)
 	}
 }
 
@@ -209,8 +366,16 @@ func TestPeopleSignInAtTheCommandLine(t *testing.T) {
 	if out, errs, status = r.run("console"); status != 0 || !strings.Contains(out, "/console/#c=") {
 		t.Errorf("junctor console: status %d, got %q %q, want a link", status, out, errs)
 	}
-	if out, errs, status = r.run("logout"); status != 0 || out != "signed out\n" || errs != "" {
+	if out, errs, status = r.run("logout"); status != 0 || out != "signed out\n" {
 		t.Errorf("junctor logout: status %d, got %q %q, want signed out", status, out, errs)
+	}
+	// The address that signs the browser out at the provider is shown, and the provider accepts it.
+	address := regexp.MustCompile(regexp.QuoteMeta(r.idp.Issuer) + `/end_session\S*`).FindString(errs)
+	if address == "" || strings.Contains(address, "id_token_hint") {
+		t.Fatalf("junctor logout: got %q, want the address of the provider without the person's token", errs)
+	}
+	if got, want := r.leave(address), strings.Replace(r.url, "127.0.0.1", "localhost", 1)+"/console/signed-out?state="; !strings.HasPrefix(got, want) {
+		t.Errorf("the provider sends the browser to %q, want %s", got, want)
 	}
 	if out, errs, status = r.run("tokens", "list", "--token", kept.Token); status != 3 {
 		t.Errorf("the token after the logout: status %d, got %q %q, want 3", status, out, errs)
@@ -250,7 +415,11 @@ func TestPeopleSignInAtTheCommandLine(t *testing.T) {
 		t.Errorf("a logout of a sign-in that was ended: status %d, got %q %q, want 0 and no warning", status, out, errs)
 	}
 	// What the doctor finds.
-	r.idp.SetRedirect("http://localhost:1/console/oidc")
+	r.idp.SetSignedOut("junctor", "http://localhost:1/console/signed-out")
+	if out, _, _ = r.run("doctor"); !strings.Contains(out, "refuses to come back to "+strings.Replace(r.url, "127.0.0.1", "localhost", 1)+"/console/signed-out") {
+		t.Errorf("junctor doctor with another address for after a logout: got %s, want it named", out)
+	}
+	r.idp.SetRedirect("junctor", "http://localhost:1/console/oidc")
 	if out, _, _ = r.run("doctor"); !strings.Contains(out, "refuses sign-ins that come back to "+strings.Replace(r.url, "127.0.0.1", "localhost", 1)) {
 		t.Errorf("junctor doctor with another registered address: got %s, want it named", out)
 	}

@@ -50,6 +50,10 @@ _NEAREST = {
     "not_found": "invalid_params", "too_large": "payload_too_large", "unknown_capability": "function_not_found",
     "overloaded": "node_overloaded", "unavailable": "no_available_nodes", "timeout": "timeout", "cancelled": "cancelled",
 }
+# The functions with which a gateway puts skills on a node.
+_SKILLS = frozenset((
+    "device.install_remote_skill", "device.uninstall_remote_skill", "device.list_installed_skills", "device.list_node_functions",
+    "device.get_capability_host_status"))
 _RETRY = ("node_overloaded", "no_available_nodes", "connection_failed")
 
 
@@ -306,6 +310,10 @@ class Session:
             return
         call = _Call(self, message, reply, id, name)
         found = self.node._functions.get(name)
+        if found is None and name in _SKILLS:
+            call.fail(Error("denied", f"node {self.node.id!r} takes no skills: the Python SDK cannot confine the code of a skill. "
+                            "Install it on a node of the Go package host/device.", reason="denied"))
+            return
         if found is None:
             call.fail(Error("unknown_capability", f"node {self.node.id!r} has no function {name[:200]}",
                 reason="function_not_found"))

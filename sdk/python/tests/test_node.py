@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import json
 import pathlib
 import tempfile
 import unittest
@@ -116,6 +117,24 @@ class DeclarationTest(unittest.TestCase):
                 node.add(lambda: 1, **{"name": "f", **options})
         self.assertTrue(node.remove("greet"))
         self.assertEqual(node.functions, ["count"])
+
+    async def refused(self, name):
+        node = junctor.Node("https://h", token="jct_token", id="n")
+        session = _session.Session(node)
+        session.epoch, sent = 1, []
+        session.bus.publish = lambda subject, payload, *more, **options: sent.append((subject, payload))
+        session._called({"call_id": "c1", "function": name, "epoch": 1}, "v1.gw.n.reply.1")
+        await asyncio.sleep(0)
+        return [json.loads(payload)["error"] for _, payload in sent]
+
+    def test_requests_about_skills_are_refused(self):
+        for name in ("install_remote_skill", "uninstall_remote_skill", "list_installed_skills", "list_node_functions",
+                     "get_capability_host_status"):
+            with self.subTest(name):
+                got = asyncio.run(self.refused("device." + name))
+                self.assertEqual([e["code"] for e in got], ["denied"])
+                self.assertIn("host/device", got[0]["message"])
+        self.assertEqual([e["code"] for e in asyncio.run(self.refused("device.other"))], ["function_not_found"])
 
     def test_values(self):
         self.assertEqual(_session._written({"a": b"\x00"}), b'{"a":{"$bytes":"AA=="}}')

@@ -4,7 +4,7 @@ import type { Msg, NatsConnection } from "@nats-io/nats-core";
 import { isObject, JunctorError } from "./errors.js";
 import { Folder, type Identity, type NodeKey, Web } from "./identity.js";
 import { checkToken, sleep } from "./internal.js";
-import { encode, type JoinReply, problem, subjectToken, wireError } from "./nodewire.js";
+import { encode, type JoinReply, problem, reserved, subjectToken, wireError } from "./nodewire.js";
 import type { FromSchema, ObjectSchema } from "./schema.js";
 import { type Declared, Session } from "./session.js";
 
@@ -99,13 +99,6 @@ const connectTimeout = 10_000;
 const maxRefusals = 3;
 const nodeGrammar = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const functionGrammar = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
-const reserved = new Set([
-  "device.install_remote_skill",
-  "device.uninstall_remote_skill",
-  "device.list_installed_skills",
-  "device.list_node_functions",
-  "device.get_capability_host_status",
-]);
 
 function gateways(given: string | string[] | undefined): URL[] {
   const list = (Array.isArray(given) ? given : (given ?? process.env.JUNCTOR_GATEWAY ?? "").split(","))

@@ -24,6 +24,15 @@ export const reasons: Record<string, ErrorCode> = {
   digest_mismatch: "invalid_input",
 };
 
+/** The functions of the protocol with which a gateway puts skills on a node. */
+export const reserved = new Set([
+  "device.install_remote_skill",
+  "device.uninstall_remote_skill",
+  "device.list_installed_skills",
+  "device.list_node_functions",
+  "device.get_capability_host_status",
+]);
+
 /** The reason of the wire for a code. */
 export const nearest: Partial<Record<ErrorCode, string>> = {
   unauthenticated: "denied",

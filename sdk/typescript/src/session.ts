@@ -5,7 +5,7 @@ import { isObject, JunctorError } from "./errors.js";
 import type { Web } from "./identity.js";
 import { sleep } from "./internal.js";
 import type { Handler, NodeCall, NodeOptions } from "./node.js";
-import { clip, decodeBytes, encode, errorTypes, type JoinReply, nearest, problem, reasons, subjectToken } from "./nodewire.js";
+import { clip, decodeBytes, encode, errorTypes, type JoinReply, nearest, problem, reasons, reserved, subjectToken } from "./nodewire.js";
 import { checkInput, type ObjectSchema } from "./schema.js";
 
 /** A function as it was declared. */
@@ -190,6 +190,14 @@ export class Session {
     const f = this.#functions.get(message.function);
     const call = new Call(this, message, reply, f, this.#options.timeoutMs ?? 5 * 60_000);
     const busy = this.draining || this.#queue.length >= this.#maxQueue || (message.stream && f?.stream && this.#streams >= maxStreams);
+    if (!f && reserved.has(message.function)) {
+      return call.fail(
+        problem(
+          "denied",
+          `node '${this.id}' takes no skills: the TypeScript SDK cannot confine the code of a skill. Install it on a node of the Go package host/device.`,
+        ),
+      );
+    }
     if (!f) {
       const known = [...this.#functions.keys()].slice(0, 20).join(", ");
       return call.fail(
