@@ -42,6 +42,8 @@ func main() {
 	mcpPart := flag.String("mcp-part", "", "internal: be an upstream of -mcp: KIND TOOLS")
 	mcpOnly := flag.Bool("mcp", false, "measure the MCP door only")
 	era := flag.String("era", eraLegacy, "of -mcp -profile: the revision of client and upstream")
+	collector := flag.Bool("collector", false, "internal: be the collector of -otlp")
+	otlpOnly := flag.Bool("otlp", false, "measure what sending each call to a collector costs only")
 	what := flag.String("method", "tools/call", "of -mcp -profile: tools/call, with the name of a tool behind a space, or tools/list")
 	flag.Parse()
 	if *proxyFor != "" {
@@ -66,6 +68,10 @@ func main() {
 		err = profileMCP(*profileTo, *era, *what, 20**calls)
 	case *mcpOnly:
 		err = mcpDoors(sh, *calls, *rounds)
+	case *collector:
+		err = beCollector()
+	case *otlpOnly:
+		err = telemetry(sh, *calls, *rounds)
 	case *wirePart != "":
 		err = beWirePart(*wirePart)
 	case *wireOnly && *profileTo != "":
@@ -162,6 +168,9 @@ func run(sh *sheet, calls, rounds int) error {
 		return err
 	}
 	if err := mcpDoors(sh, calls, rounds); err != nil {
+		return err
+	}
+	if err := telemetry(sh, calls, rounds); err != nil {
 		return err
 	}
 	if err := engineAlone(sh); err != nil {

@@ -36,8 +36,12 @@ type stage struct {
 func listenLoopback() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
 // start runs a program that prints a JSON line with its URL when it is ready.
-func start(name string, args ...string) (*process, error) {
+func start(name string, args ...string) (*process, error) { return startWith(nil, name, args...) }
+
+// startWith is start with more of an environment.
+func startWith(env []string, name string, args ...string) (*process, error) {
 	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
@@ -134,25 +138,34 @@ func newStage() (s *stage, err error) {
 	if s.proxy, err = start(self, "-proxy", s.endpoint.url); err != nil {
 		return s, err
 	}
-	home := filepath.Join(s.dir, "home")
-	if s.server, err = start(binary, "--home", home, "serve", "--listen", "127.0.0.1:0"); err != nil {
-		return s, err
+	s.server, s.operatorToken, err = s.serve(filepath.Join(s.dir, "home"))
+	return s, err
+}
+
+// serve starts a server that is connected to the endpoint, with more of an environment, and returns
+// the token of an operator.
+func (s *stage) serve(home string, env ...string) (p *process, token string, err error) {
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	if p, err = startWith(env, binary, "--home", home, "serve", "--listen", "127.0.0.1:0"); err != nil {
+		return p, "", err
 	}
+	tokenFile := filepath.Join(s.dir, "endpoint.token")
 	if _, err := s.cli(home, "connect", s.endpoint.url, "--id", "bench", "--endpoint-token-file", tokenFile); err != nil {
-		return s, err
+		return p, "", err
 	}
 	out, err := s.cli(home, "tokens", "create", "--role", "operator", "--name", "bench")
 	if err != nil {
-		return s, err
+		return p, "", err
 	}
-	var token struct {
+	var made struct {
 		Token string `json:"token"`
 	}
-	if err := json.Unmarshal(out, &token); err != nil {
-		return s, err
-	}
-	s.operatorToken = token.Token
-	return s, nil
+	err = json.Unmarshal(out, &made)
+	return p, made.Token, err
 }
 
 func (s *stage) cli(home string, args ...string) ([]byte, error) {
