@@ -109,6 +109,9 @@ type Preview struct {
 	// Binds is a digest of everything that an approval covers, besides
 	// the capability, its content and the input.
 	Binds string
+	// Metadata is set if Binds and Details cover what the provider reads of the call's metadata.
+	// Otherwise an approved call has of it only what tracing uses.
+	Metadata bool
 	// Confirm, "first" or "always", requires an approval for every caller; Why is the reason.
 	Confirm, Why string
 	// Details are shown by a dry run: permissions, network, sandbox.
@@ -147,6 +150,9 @@ type Result struct {
 	Value json.RawMessage
 	// UpstreamCall is the id of the work at the far side, for the audit.
 	UpstreamCall string
+	// Login is the principal whose login at the far side the call used, for the audit, or "". It may
+	// be set with an error too.
+	Login string
 	// Ran describes the program or command that ran, for the audit. It may be set with an
 	// error too, and may be nil.
 	Ran *Ran

@@ -8,6 +8,7 @@
 package capability
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -177,6 +178,10 @@ type Principal struct {
 // person.
 const AssistantPrefix = "task:chat-"
 
+// Person returns the id of the principal whose limits count for this one: the one for whom it acts,
+// otherwise its own.
+func (p *Principal) Person() string { return cmp.Or(p.OnBehalfOf, p.ID) }
+
 // Owner returns the id of the principal that owns what this one creates: the person for whom an
 // assistant acts, otherwise the principal itself.
 func (p *Principal) Owner() string {
@@ -274,6 +279,7 @@ const (
 type Availability struct {
 	State  State     `json:"state"`
 	Reason string    `json:"reason,omitempty"`
+	Login  string    `json:"login,omitempty"` // who logs in how, if only a login is missing
 	Since  time.Time `json:"since,omitzero"`
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/roots"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/store"
 )
@@ -97,7 +98,8 @@ type Console struct {
 
 // FS configures the directories that fs.* and git.* may access.
 type FS struct {
-	Roots []Root `koanf:"roots" doc:"Directories that fs.* and git.* work under. As a variable: id=path, comma-separated, :ro at the end for read-only. Without one these actions are unavailable."`
+	Roots         []Root `koanf:"roots" doc:"Directories that fs.* and git.* work under. As a variable: id=path, comma-separated, :ro at the end for read-only. Without one these actions are unavailable. A root may not contain the home of the server."`
+	GitUnconfined bool   `koanf:"git_unconfined" doc:"Where the sandbox reaches neither T3 nor T2: let git.command.run change repositories all the same, as the server's user. A hostile repository may then run programs as that user. Where the sandbox works, git runs in it, and this has no effect. See junctor debug sandbox status."`
 }
 
 // Root is one directory of FS.
@@ -120,7 +122,7 @@ type Limits struct {
 	RequestBody     Size          `koanf:"request_body" doc:"Largest body of a request on the router wire and MCP."`
 	Result          Size          `koanf:"result" doc:"Largest result of one call."`
 	EndpointAnswer  Size          `koanf:"endpoint_answer" doc:"Largest answer read from an endpoint."`
-	PerProvider     int           `koanf:"per_provider" doc:"How many calls may run at once at one provider; one more is refused."`
+	PerProvider     int           `koanf:"per_provider" doc:"How many calls may run at once at one provider; one more is refused. One principal gets three quarters of what others leave."`
 }
 
 // Router configures the client side of the capability-router protocol.
@@ -149,11 +151,11 @@ type A2A struct {
 
 // Extensions holds the limits of installed extensions.
 type Extensions struct {
-	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
-	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once."`
-	MaxConcurrent  int  `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once."`
+	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user and each extension may have. One user gets three quarters of those of an extension."`
+	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once. One user gets three quarters of those of an extension."`
+	MaxConcurrent  int  `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once. Unless it is 1, one place is left to other users."`
 	PerUser        int  `koanf:"per_user" doc:"How many runs of one user there may be at once."`
-	Queue          int  `koanf:"queue" doc:"How many runs may wait for their turn; one more is refused."`
+	Queue          int  `koanf:"queue" doc:"How many runs may wait for their turn, half of them of one user; one more is refused."`
 	NoExternalBins bool `koanf:"no_external_bins" doc:"Refuse extensions that run programs of this machine: what they run must come with them, and their manifests must say so (runtime, and an empty external_bins)."`
 }
 
@@ -184,7 +186,7 @@ func Default() Config {
 		Approvals: defaultApprovals(), Clients: patientClients(),
 		Upstreams:  Upstreams{ConnectTimeout: time.Minute},
 		Agents:     defaultAgents(),
-		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
+		Extensions: Extensions{CallsPerMinute: 80, Burst: 14, MaxConcurrent: 3, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		Agent:      defaultAgent(),
 		NATS:       NATS{Replicas: 1},
@@ -301,6 +303,9 @@ func (c *Config) Validate() error {
 		}
 		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
 			return fmt.Errorf("%s.path: %s is not a directory", at, r.Path)
+		}
+		if err := roots.Apart(r.Path, c.Home, c.SecretsDir); err != nil {
+			return fmt.Errorf("%s.path: %w", at, err)
 		}
 	}
 	if err := cmp.Or(

@@ -334,8 +334,8 @@ func TestScenario60HostileModules(t *testing.T) {
 	for name, want := range hostile {
 		began := time.Now()
 		_, err := n.call(t, name, "", 3*time.Second)
-		if !slices.Contains(want, reason(err)) || time.Since(began) > 15*time.Second {
-			t.Errorf("%s: %v after %s; want want with reason(err), time.Since(began) at most 15 * time.Second",
+		if !slices.Contains(want, reason(err)) || time.Since(began) > time.Minute {
+			t.Errorf("%s: %v after %s; want want with reason(err), time.Since(began) at most a minute",
 				name, err, time.Since(began))
 		}
 		if got, err := n.call(t, "add", `{"__args__":[1],"__kwargs__":{"b":2}}`, 0); got != "3" {
