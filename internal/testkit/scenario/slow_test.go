@@ -3,9 +3,7 @@ package scenario_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,20 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
-
-// resident is how much memory a process has, in bytes; 0 if unknown.
-func (p *process) resident() int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), "VmRSS:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0
-	}
-	return kib << 10
-}
 
 // TestASlowReaderSlowsItsOwnStreamAlone: the device would send without end.
 func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
@@ -53,7 +37,6 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 			},
 		})
 	}})
-	before := p.resident()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	inv := client.Invocation{
@@ -61,12 +44,11 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 		Select: map[string]string{"node": "a"}, Stream: true,
 	}
 	read := 0
-	began := time.Now()
 	for _, err := range p.admin.Lines(ctx, http.MethodPost, "/api/v1/invocations", inv) {
 		if err != nil {
 			break
 		}
-		if read++; time.Since(began) > 4*time.Second {
+		if read++; read == 40 {
 			break
 		}
 		<-time.After(100 * time.Millisecond)
@@ -75,19 +57,15 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 		}
 	}
 	ahead := (sent.Load() - int64(read)) * chunk
-	t.Logf("%d chunks were read and %d sent: %d KiB ahead; the gateway has %d MiB, %d before", read, sent.Load(), ahead>>10, p.resident()>>20,
-		before>>20)
-	if read < 10 || ahead > 32<<20 {
-		t.Errorf("%d chunks were read, and the device is %d bytes ahead of its reader; want read at least 10, ahead at most 32 << 20",
+	t.Logf("%d chunks were read and %d sent: %d KiB ahead", read, sent.Load(), ahead>>10)
+	if read < 40 || ahead > 32<<20 {
+		t.Errorf("%d chunks were read, and the device is %d bytes ahead of its reader; want read at least 40, ahead at most 32 << 20",
 			read, ahead)
-	}
-	if grown := p.resident() - before; grown > 100<<20 {
-		t.Errorf("the gateway keeps %d bytes for one slow reader; want grown at most 100 << 20", grown)
 	}
 	leave()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(waitTimeout):
 		t.Error("the device sends on, and nobody reads")
 	}
 }

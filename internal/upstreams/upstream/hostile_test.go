@@ -83,14 +83,12 @@ func TestAHostileUpstreamCostsItselfOnly(t *testing.T) {
 		_, err := r.Add(t.Context(), admin(), rec)
 		added <- err
 	}()
-	worst := time.Duration(0)
+	beside := 0
 	deadline := time.After(60 * time.Second)
 	for done := false; !done; {
-		began := time.Now()
 		if _, err := r.tool("echo", `{}`); err != nil {
 			t.Fatal(err)
 		}
-		worst = max(worst, time.Since(began))
 		select {
 		case err := <-added:
 			if err != nil {
@@ -100,15 +98,16 @@ func TestAHostileUpstreamCostsItselfOnly(t *testing.T) {
 		case <-deadline:
 			t.Fatal("the hostile upstream is never added")
 		default:
+			beside++
 		}
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("the slowest call beside it took %s; %d KiB are kept", worst, grown>>10)
-	if worst > 2*time.Second || grown > 64<<20 {
-		t.Errorf("others pay for it; got worst = %v, grown = %v; want worst at most 2 * time.Second, grown at most 64 << 20",
-			worst, grown)
+	t.Logf("%d calls were answered while it was added; %d KiB are kept", beside, grown>>10)
+	// A call that waited for it would be answered after it.
+	if beside < 10 || grown > 64<<20 {
+		t.Errorf("others pay for it; got beside = %d, grown = %v; want beside at least 10, grown at most 64 << 20", beside, grown)
 	}
 	s, err := r.Show("evil")
 	if err != nil || s.Counts.Tools != 1 || s.Definitions[0].Name != "sound" || s.Counts.Dropped < 12 || s.Lists["tool"] == "" {
