@@ -133,7 +133,7 @@ func (w *witness) notified() {
 	select {
 	case uri := <-w.updated:
 		w.note("updated: %s", uri)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		w.note("no notification")
 	}
 }

@@ -195,7 +195,7 @@ func (s *site) run(t *testing.T, cfg device.Config) *running {
 	case <-joined:
 	case err := <-r.done:
 		t.Fatalf("it ended: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it has not joined: %+v", d.Status())
 	}
 	return r

@@ -161,7 +161,7 @@ func run(t *testing.T, binary, home string) *node {
 	var ready server.ReadyLine
 	select {
 	case p.first = <-first:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 	}
 	if err := json.Unmarshal([]byte(p.first), &ready); err != nil {
 		p.kill()

@@ -169,7 +169,7 @@ func (v *service) next() *http.Request {
 	select {
 	case r := <-v.got:
 		return r
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		v.t.Fatalf("got no push, want one")
 		return nil
 	}

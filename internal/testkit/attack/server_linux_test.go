@@ -147,7 +147,7 @@ func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		s.kill()
 	}
 }

@@ -297,7 +297,7 @@ func (p *plane) join(t testing.TB, o options) *device {
 	case <-d.Joined():
 	case err := <-d.ended:
 		t.Fatalf("%s did not join: %v", d.id, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s has not joined: %+v", d.id, d.Status())
 	}
 	p.known(t, d.id)

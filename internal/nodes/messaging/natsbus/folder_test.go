@@ -51,7 +51,7 @@ func TestABucketWhoseFilesWereRemovedIsMadeAnew(t *testing.T) {
 				if c.Kind == kind && c.Entry.Key == key {
 					return
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("the watch has not shown %s %s", kind, key)
 			}
 		}

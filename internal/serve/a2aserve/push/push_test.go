@@ -116,8 +116,8 @@ func (r *rig) await(n int) []received {
 	for range n {
 		select {
 		case <-r.some:
-		case <-time.After(20 * time.Second):
-			r.t.Fatal("nothing came within twenty seconds")
+		case <-time.After(time.Minute):
+			r.t.Fatal("nothing came within a minute")
 		}
 	}
 	r.mu.Lock()
