@@ -133,6 +133,7 @@ func (b *Broker) authorize(ctx context.Context, ask *jwt.AuthorizationRequestCla
 	user.Name = id.ID
 	user.Audience = account
 	user.Pub, user.Sub = only(id.Publish), only(id.Subscribe)
+	b.direct.admit(ask.ClientInformation.ID, id)
 	// Servers do not apply the limits of an answer, only its permissions; the
 	// limits are in their configuration, for every session.
 	return user.Encode(b.keys.issuer)

@@ -22,7 +22,7 @@ func Embed(ctx context.Context, dir string, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := newBroker(cfg, keys)
-	b.embedded, b.dir = true, dir
+	b.embedded, b.dir, b.direct = true, dir, newDirect()
 	ns, err := startServer(dir, keys.names, b.cfg.Logger)
 	if err != nil {
 		b.cfg.Logger.Warn("the message bus begins with an empty directory", "dir", dir, "err", err)

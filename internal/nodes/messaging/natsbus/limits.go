@@ -37,6 +37,9 @@ const (
 // minSecret is the shortest secret that gateways of a cluster may share.
 const minSecret = 32
 
+// maxLine bounds a line of the protocol that direct reads, as servers do by default.
+const maxLine = 4 << 10
+
 // Limits of link.go.
 const (
 	// dialTimeout bounds one try to connect, TLS included.

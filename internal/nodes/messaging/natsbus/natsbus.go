@@ -48,7 +48,8 @@ type Broker struct {
 	sessions messaging.Feed[messaging.SessionEvent]
 	replicas int
 	embedded bool
-	dir      string // of the embedded server
+	direct   *direct // beside an embedded server, else nil
+	dir      string  // of the embedded server
 
 	link func(ctx context.Context) (net.Conn, error) // a new connection to a server
 	stop func()                                      // ends the embedded server
@@ -160,7 +161,12 @@ func refusedOrUnavailable(err error) error {
 }
 
 // Conn is the gateway's own session.
-func (b *Broker) Conn() messaging.Conn { return b.own }
+func (b *Broker) Conn() messaging.Conn {
+	if b.direct == nil {
+		return b.own
+	}
+	return &directConn{Conn: b.own, direct: b.direct}
+}
 
 // Sessions implements messaging.Broker.
 func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent, error] {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -83,7 +84,7 @@ func (b *Broker) turn(ctx context.Context) (done func(), err error) {
 }
 
 // carry copies both ways until one side ends, or the broker closes. in is called
-// when the server has said the second time something: first it states who it is, then
+// when the server has said something the second time: first it states who it is, then
 // whether it takes the session.
 func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, in func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,22 +92,26 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, i
 	stop := context.AfterFunc(b.ctx, cancel)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = link.Close() })()
-	out := &backlog{wake: make(chan struct{}, 1)}
+	out := &backlog{wake: make(chan struct{}, 1), full: cancel}
+	buf := make([]byte, chunk)
+	n, err := link.Read(buf) // who the server is
+	if err != nil {
+		return
+	}
+	c := b.direct.open(buf[:n], out)
+	defer b.direct.close(c)
+	out.add(buf[:n], true)
 	var both sync.WaitGroup
 	both.Go(func() { // server → backlog
 		defer out.close()
-		buf := make([]byte, chunk)
-		for said := 1; ; said++ {
+		defer b.direct.close(c) // calls to it have no subscriber from now on
+		var ends boundary
+		for said := 2; ; said++ {
 			n, err := link.Read(buf)
 			if said == 2 {
 				in()
 			}
-			if n > 0 && !out.add(buf[:n]) {
-				b.cfg.Logger.Warn("a node's session was closed because it does not take what is sent to it", "limit", messaging.MaxPendingBytes)
-				cancel()
-				return
-			}
-			if err != nil {
+			if n > 0 && !out.add(buf[:n], ends.whole(buf[:n])) || err != nil {
 				return
 			}
 		}
@@ -120,13 +125,16 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, i
 			}
 		}
 	})
-	if b.receive(ctx, ws, link) { // node → server
+	if b.receive(ctx, ws, link, c) { // node → server
 		cancel()
 	} else {
 		// The server has gone: why, its last words say, and they must arrive.
 		_ = link.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	both.Wait()
+	if out.spilt() {
+		b.cfg.Logger.Warn("a node's session was closed because it does not take what is sent to it", "limit", messaging.MaxPendingBytes)
+	}
 	if b.ctx.Err() == nil {
 		defer context.AfterFunc(b.ctx, func() { _ = ws.CloseNow() })()
 		_ = ws.Close(websocket.StatusNormalClosure, "") // at most 5 s; a node that is gone does not answer
@@ -142,8 +150,8 @@ func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
 // receive copies until one side ends, and reports whether that was the node's. It
 // borrows its buffer only while there is something to copy: most sessions are
 // idle most of the time.
-func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) (node bool) {
-	to := &towards{ctx: ctx, link: link, limit: rate.NewLimiter(maxLines, burstLines)}
+func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn, c *carried) (node bool) {
+	to := &towards{ctx: ctx, link: &sorter{direct: b.direct, c: c, to: link}, limit: rate.NewLimiter(maxLines, burstLines)}
 	for {
 		kind, r, err := ws.Reader(ctx)
 		if err != nil || kind != websocket.MessageBinary {
@@ -166,7 +174,7 @@ func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn)
 // gateway's queues, which all nodes share.
 type towards struct {
 	ctx    context.Context //nolint:containedctx // Write has none
-	link   net.Conn
+	link   io.Writer
 	limit  *rate.Limiter
 	failed bool
 }
@@ -185,11 +193,15 @@ func (t *towards) Write(p []byte) (int, error) {
 // backlog is what waits to be sent to one node, at most MaxPendingBytes.
 type backlog struct {
 	wake chan struct{}
+	full func() // called when more would wait, with the lock held
 
 	mu     sync.Mutex
 	data   []byte
 	spare  []byte
+	middle bool   // data ends inside an operation of the server
+	after  []byte // operations to send when that one has ended
 	closed bool
+	lost   bool
 }
 
 func (q *backlog) signal() {
@@ -199,15 +211,55 @@ func (q *backlog) signal() {
 	}
 }
 
-func (q *backlog) add(p []byte) bool {
+// add takes what the server sends; whole means that an operation ends with it.
+func (q *backlog) add(p []byte, whole bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.data)+len(p) > messaging.MaxPendingBytes {
+	if !q.fits(len(p)) {
 		return false
 	}
 	q.data = append(q.data, p...)
+	if q.middle = !whole; whole && len(q.after) > 0 {
+		q.data, q.after = append(q.data, q.after...), nil
+	}
 	q.signal()
 	return true
+}
+
+// send adds a message to a subscription, as the server would send it.
+func (q *backlog) send(number string, m messaging.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	to := &q.data
+	if q.middle {
+		to = &q.after
+	}
+	if q.closed || !q.fits(len(m.Data)+maxLine) {
+		return
+	}
+	b := append(append(append(append(*to, "MSG "...), m.Subject...), ' '), number...)
+	if m.Reply != "" {
+		b = append(append(b, ' '), m.Reply...)
+	}
+	b = append(strconv.AppendInt(append(b, ' '), int64(len(m.Data)), 10), "\r\n"...)
+	*to = append(append(b, m.Data...), "\r\n"...)
+	q.signal()
+}
+
+func (q *backlog) fits(n int) bool {
+	ok := len(q.data)+len(q.after)+n <= messaging.MaxPendingBytes
+	if !ok {
+		q.lost = true
+		q.full()
+	}
+	return ok
+}
+
+// spilt reports whether there was more than may wait.
+func (q *backlog) spilt() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lost
 }
 
 func (q *backlog) close() {

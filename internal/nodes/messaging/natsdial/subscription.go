@@ -62,7 +62,7 @@ func (s *subscription) begin(ctx context.Context) (err error) {
 		bytes = messaging.DefaultPendingBytes
 	}
 	if s.c.own {
-		s.sub, err = s.c.push(s)
+		s.sub, err = s.c.push(s, pending, bytes)
 	} else {
 		s.sub, err = s.c.nc.QueueSubscribeSync(s.o.Pattern, s.o.Queue)
 	}
@@ -119,7 +119,11 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 func (s *subscription) before() (*nats.Msg, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if dropped, err := s.sub.Dropped(); err == nil && dropped > s.lost {
+	dropped, err := s.sub.Dropped()
+	if s.pushed != nil {
+		dropped += int(s.pushed.dropped.Load())
+	}
+	if err == nil && dropped > s.lost {
 		n := dropped - s.lost
 		s.lost = dropped
 		return nil, messaging.ErrLost(s.o.Pattern, n)
@@ -136,6 +140,9 @@ func (s *subscription) left() int {
 	n, _, err := s.sub.Pending()
 	if err != nil {
 		n = 0
+	}
+	if s.pushed != nil {
+		n += len(s.pushed.direct)
 	}
 	if s.held != nil {
 		n++

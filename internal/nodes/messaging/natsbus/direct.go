@@ -1,0 +1,423 @@
+package natsbus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+)
+
+// direct carries messages between this gateway and the sessions that it passes on to its embedded
+// server, past that server: calls to a session that subscribes to them, and answers that one
+// subscription of the gateway receives. Everything else goes through the server, which also decides
+// who is admitted and what a session may do; direct carries nothing that the server would refuse.
+// A message never overtakes an earlier one of the same subject: whether a subject is carried
+// directly is known before its first message.
+type direct struct {
+	mu       sync.Mutex
+	sessions map[uint64]*carried   // by the server's number of the client
+	nodes    map[string][]*carried // by the beginning of their subjects, such as "v1.host.a."
+	own      []*ownSubscription    // of the gateway
+}
+
+func newDirect() *direct {
+	return &direct{sessions: make(map[uint64]*carried), nodes: make(map[string][]*carried)}
+}
+
+// carried is one session that is passed on. Its fields are guarded by direct.mu, except id and out.
+type carried struct {
+	id       uint64
+	out      *backlog
+	identity *messaging.Identity // nil until it is admitted
+	subs     map[string]string   // pattern by the session's number of the subscription
+	// unread means that it has subscriptions which are not in subs: messages to its node go through the server.
+	unread bool
+}
+
+// open adds a session by the first line that the server sent it; nil if that cannot be read.
+func (d *direct) open(first []byte, out *backlog) *carried {
+	text, ok := bytes.CutPrefix(first, []byte("INFO "))
+	var info struct {
+		ID uint64 `json:"client_id"`
+	}
+	if d == nil || !ok || json.Unmarshal(text, &info) != nil || info.ID == 0 {
+		return nil
+	}
+	c := &carried{id: info.ID, out: out, subs: make(map[string]string)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sessions[info.ID] = c
+	return c
+}
+
+// admit records who a session is.
+func (d *direct) admit(client uint64, id messaging.Identity) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.sessions[client]; c != nil {
+		c.identity = &id
+		d.place(c)
+	}
+}
+
+// place lists a session below its subjects, if it subscribes to any.
+func (d *direct) place(c *carried) {
+	if c.identity == nil || len(c.subs) == 0 && !c.unread {
+		return
+	}
+	for _, own := range c.identity.Subscribe {
+		if start, all := strings.CutSuffix(own, ">"); all && !slices.Contains(d.nodes[start], c) {
+			d.nodes[start] = append(d.nodes[start], c)
+		}
+	}
+}
+
+func (d *direct) close(c *carried) {
+	if c == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, c.id)
+	if c.identity == nil {
+		return
+	}
+	for _, own := range c.identity.Subscribe {
+		start := strings.TrimSuffix(own, ">")
+		list := slices.DeleteFunc(d.nodes[start], func(o *carried) bool { return o == c })
+		if d.nodes[start] = list; len(list) == 0 {
+			delete(d.nodes, start)
+		}
+	}
+}
+
+// subscribe records a subscription of a session, or with an empty pattern its end.
+func (d *direct) subscribe(c *carried, number, pattern string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if pattern == "" {
+		delete(c.subs, number)
+		return
+	}
+	if c.subs[number] = pattern; len(c.subs) > maxSubs {
+		c.unread = true
+	}
+	d.place(c)
+}
+
+// lose records that the subscriptions of a session are not known.
+func (d *direct) lose(c *carried) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.unread = true
+	d.place(c)
+}
+
+// toNode sends a message to the sessions that subscribe to its subject; false if it must go through the server.
+func (d *direct) toNode(m messaging.Message) bool {
+	type subscriber struct {
+		out    *backlog
+		number string
+	}
+	var to []subscriber
+	d.mu.Lock()
+	for _, c := range d.nodes[m.Subject[:strings.LastIndexByte(m.Subject, '.')+1]] {
+		if c.unread {
+			to = nil
+			break
+		}
+		for number, pattern := range c.subs {
+			if matches(pattern, m.Subject) {
+				to = append(to, subscriber{c.out, number})
+			}
+		}
+	}
+	d.mu.Unlock()
+	if len(m.Header) > 0 {
+		return false
+	}
+	for _, s := range to {
+		s.out.send(s.number, m)
+	}
+	return len(to) > 0
+}
+
+// receiver returns the one subscription of the gateway that a session's message is for; nil if it must
+// go through the server.
+func (d *direct) receiver(c *carried, subject string) *ownSubscription {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.identity == nil || messaging.CheckSubject(subject) != nil ||
+		!slices.ContainsFunc(c.identity.Publish, func(own string) bool { return matches(own, subject) }) {
+		return nil
+	}
+	var one *ownSubscription
+	for _, s := range d.own {
+		switch {
+		case !matches(s.pattern, subject):
+		case one != nil:
+			return nil
+		default:
+			one = s
+		}
+	}
+	return one
+}
+
+// matches reports whether a subject matches a pattern.
+func matches(pattern, subject string) bool {
+	for {
+		want, patterns, more := strings.Cut(pattern, ".")
+		got, subjects, deeper := strings.Cut(subject, ".")
+		switch {
+		case want == ">" && !more:
+			return true
+		case want != "*" && want != got, more != deeper:
+			return false
+		case !more:
+			return true
+		}
+		pattern, subject = patterns, subjects
+	}
+}
+
+// directConn is the gateway's own session beside an embedded server.
+type directConn struct {
+	*natsdial.Conn
+	direct *direct
+}
+
+// Publish implements messaging.Conn.
+func (c *directConn) Publish(ctx context.Context, m messaging.Message) error {
+	if ctx.Err() == nil && messaging.CheckMessage(m) == nil && c.Usable("publish") == nil && c.direct.toNode(m) {
+		return nil
+	}
+	return c.Conn.Publish(ctx, m)
+}
+
+// Subscribe implements messaging.Conn.
+func (c *directConn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
+	sub, err := c.Conn.Subscribe(ctx, o)
+	to, ok := sub.(interface{ Push(messaging.Message) })
+	if err != nil || !ok {
+		return sub, err
+	}
+	s := &ownSubscription{Subscription: sub, pattern: o.Pattern, push: to.Push, direct: c.direct}
+	c.direct.mu.Lock()
+	defer c.direct.mu.Unlock()
+	c.direct.own = append(c.direct.own, s)
+	return s, nil
+}
+
+// ownSubscription is a subscription of the gateway.
+type ownSubscription struct {
+	messaging.Subscription
+	pattern string
+	push    func(messaging.Message)
+	direct  *direct
+}
+
+// Close implements messaging.Subscription.
+func (s *ownSubscription) Close() {
+	s.direct.mu.Lock()
+	s.direct.own = slices.DeleteFunc(s.direct.own, func(o *ownSubscription) bool { return o == s })
+	s.direct.mu.Unlock()
+	s.Subscription.Close()
+}
+
+// sorter passes what a session sends on to the server, except messages that the gateway
+// receives directly. What it cannot read it leaves to the server, from then on unread.
+type sorter struct {
+	direct *direct
+	c      *carried
+	to     io.Writer
+
+	held   []byte // an operation whose end has not come
+	want   int    // the length of a message to the gateway that is held; 0: a line is held
+	one    *ownSubscription
+	skip   int // bytes of a payload to pass on
+	unread bool
+}
+
+// Write takes the next bytes of a session.
+func (s *sorter) Write(p []byte) (int, error) {
+	size, from := len(p), 0 // p[from:i] is to be passed on
+	for i := 0; ; {
+		switch {
+		case s.c == nil || s.unread:
+			return size, s.pass(p[from:])
+		case i == len(p):
+			return size, s.pass(p[from:i])
+		case s.skip > 0:
+			n := min(s.skip, len(p)-i)
+			s.skip, i = s.skip-n, i+n
+		case s.want > 0:
+			n := min(s.want-len(s.held), len(p)-i)
+			s.held, i = append(s.held, p[i:i+n]...), i+n
+			from = i
+			if len(s.held) == s.want {
+				if err := s.hand(); err != nil {
+					return 0, err
+				}
+			}
+		default:
+			end := bytes.IndexByte(p[i:], '\n') + 1
+			if end == 0 || len(s.held) > 0 { // the line began or ends in another write
+				if err := s.pass(p[from:i]); err != nil {
+					return 0, err
+				}
+				if end == 0 {
+					end = len(p) - i
+				}
+				s.held, i = append(s.held, p[i:i+end]...), i+end
+				from = i
+				if s.held[len(s.held)-1] != '\n' && len(s.held) <= maxLine {
+					return size, nil
+				}
+				if err := s.line(s.held, true); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			line := p[i : i+end]
+			if err := s.line(line, false); err != nil {
+				return 0, err
+			}
+			if s.want > 0 {
+				if err := s.pass(p[from:i]); err != nil {
+					return 0, err
+				}
+				from = i + end
+			}
+			i += end
+		}
+	}
+}
+
+func (s *sorter) pass(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	_, err := s.to.Write(p)
+	return err
+}
+
+// line reads the line of an operation. One that begins a message to the gateway is held; any
+// other is passed on, here if it was held.
+func (s *sorter) line(line []byte, held bool) error {
+	s.read(line)
+	switch {
+	case s.want > 0:
+		s.held = append(make([]byte, 0, s.want), line...)
+		return nil
+	case held:
+		s.held = nil
+		return s.pass(line)
+	}
+	return nil
+}
+
+// read sets want and one, or skip, or unread.
+func (s *sorter) read(line []byte) {
+	var fields [6][]byte
+	n := 0
+	for f := range bytes.FieldsSeq(line) {
+		if n == len(fields) {
+			break
+		}
+		fields[n], n = f, n+1
+	}
+	if line[len(line)-1] != '\n' || n == 0 {
+		s.lose()
+		return
+	}
+	switch operation := strings.ToUpper(string(fields[0])); {
+	case operation == "PUB" && n <= 4 && n >= 3, operation == "HPUB" && n <= 5 && n >= 4:
+		size, err := strconv.ParseUint(string(fields[n-1]), 10, 31)
+		if err != nil || size > maxWire {
+			s.lose()
+			return
+		}
+		if operation == "PUB" && n == 3 && size <= messaging.MaxPayload {
+			s.one = s.direct.receiver(s.c, string(fields[1]))
+		}
+		if s.one != nil {
+			s.want = len(line) + int(size) + len("\r\n")
+		} else {
+			s.skip = int(size) + len("\r\n")
+		}
+	case operation == "SUB" && n == 3:
+		s.direct.subscribe(s.c, string(fields[2]), string(fields[1]))
+	case operation == "UNSUB" && n == 2:
+		s.direct.subscribe(s.c, string(fields[1]), "")
+	case operation == "UNSUB" && n == 3:
+		// The server ends it after some messages, some of which it would not count.
+		s.direct.lose(s.c)
+	case operation != "CONNECT" && operation != "PING" && operation != "PONG":
+		s.lose()
+	}
+}
+
+func (s *sorter) lose() {
+	s.unread = true
+	s.direct.lose(s.c)
+}
+
+// hand gives the held message to the gateway. One without its end goes to the server, which
+// refuses it.
+func (s *sorter) hand() error {
+	message := s.held
+	line := bytes.IndexByte(message, '\n') + 1
+	body, ended := bytes.CutSuffix(message[line:], []byte("\r\n"))
+	one := s.one
+	s.held, s.want, s.one = nil, 0, nil
+	if !ended {
+		s.lose()
+		return s.pass(message)
+	}
+	fields := bytes.Fields(message[:line])
+	one.push(messaging.Message{Subject: string(fields[1]), Data: body})
+	return nil
+}
+
+// boundary finds where the operations of a server end.
+type boundary struct {
+	line []byte // whose end has not come
+	skip int    // bytes of a payload still to come
+}
+
+// whole reports whether an operation ends with p.
+func (b *boundary) whole(p []byte) bool {
+	for len(p) > 0 {
+		if b.skip > 0 {
+			n := min(b.skip, len(p))
+			b.skip, p = b.skip-n, p[n:]
+			continue
+		}
+		end := bytes.IndexByte(p, '\n') + 1
+		if end == 0 {
+			b.line = append(b.line, p...)
+			return false
+		}
+		b.line, p = append(b.line, p[:end]...), p[end:]
+		if bytes.HasPrefix(b.line, []byte("MSG ")) || bytes.HasPrefix(b.line, []byte("HMSG ")) {
+			text := bytes.TrimSpace(b.line)
+			size, err := strconv.Atoi(string(text[bytes.LastIndexByte(text, ' ')+1:]))
+			if err == nil {
+				b.skip = size + len("\r\n")
+			}
+		}
+		b.line = b.line[:0]
+	}
+	return b.skip == 0
+}

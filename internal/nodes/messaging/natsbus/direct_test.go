@@ -1,0 +1,250 @@
+package natsbus
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+)
+
+func take(t *testing.T, sub messaging.Subscription) string {
+	t.Helper()
+	m, err := sub.Next(t.Context())
+	if err != nil {
+		t.Fatalf("next message: got %v, want no error", err)
+	}
+	return string(m.Data)
+}
+
+// TestCallsAndAnswersPassTheServerBy holds what is carried directly by the messages that the server
+// has from the gateway and has for it.
+func TestCallsAndAnswersPassTheServerBy(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		queue    string   // of the session
+		patterns []string // of the gateway
+		direct   bool
+	}{
+		{"to a session that subscribes to them", "", []string{"v1.gw.*.reply.me.>"}, true},
+		{"to one that shares them with others", "workers", []string{"v1.gw.*.reply.me.>"}, false},
+		{"and for two subscriptions of the gateway", "", []string{"v1.gw.*.reply.me.>", "v1.gw.n.>"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := embed(t, anybody)
+			gateway := b.Conn()
+			var answers []messaging.Subscription
+			for _, pattern := range tt.patterns {
+				sub, err := gateway.Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: pattern})
+				if err != nil {
+					t.Fatalf("subscribing to %s: got %v, want no error", pattern, err)
+				}
+				defer sub.Close()
+				answers = append(answers, sub)
+			}
+			node, err := dialer(t, serveWeb(t, b))(t.Context(), options("n"))
+			if err != nil {
+				t.Fatalf("dialing: got %v, want no error", err)
+			}
+			defer node.Close()
+			await(t, eventsOf(t, node), messaging.Connected)
+			calls := subscribed(t, node, tt.queue)
+			before := b.own.NATS().Stats()
+			const n = 100
+			large := strings.Repeat("x", 100<<10) // in several reads and writes
+			for i := range n {
+				text := fmt.Sprint(i, large[:i*1000])
+				if err := gateway.Publish(t.Context(), messaging.Message{Subject: "v1.host.n.call", Reply: "v1.gw.n.reply.me.1", Data: []byte(text)}); err != nil {
+					t.Fatalf("calling: got %v, want no error", err)
+				}
+				if got := take(t, calls); got != text {
+					t.Fatalf("call %d: got %d bytes, want %d", i, len(got), len(text))
+				}
+				if err := node.Publish(t.Context(), messaging.Message{Subject: "v1.gw.n.reply.me.1", Data: []byte(text)}); err != nil {
+					t.Fatalf("answering: got %v, want no error", err)
+				}
+				for _, sub := range answers {
+					if got := take(t, sub); got != text {
+						t.Fatalf("answer %d: got %d bytes, want %d", i, len(got), len(text))
+					}
+				}
+			}
+			after := b.own.NATS().Stats()
+			out, in := after.OutMsgs-before.OutMsgs, after.InMsgs-before.InMsgs
+			if tt.direct && out+in > 0 || !tt.direct && out+in < n {
+				t.Errorf("through the server: got %d calls and %d answers, want none: %t", out, in, tt.direct)
+			}
+		})
+	}
+}
+
+func subscribed(t *testing.T, c messaging.Conn, queue string) messaging.Subscription {
+	t.Helper()
+	sub, err := c.Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: "v1.host.n.>", Queue: queue})
+	if err != nil {
+		t.Fatalf("subscribing: got %v, want no error", err)
+	}
+	t.Cleanup(sub.Close)
+	return sub
+}
+
+// TestASessionThatEndedReceivesNothingDirectly: its calls have no subscriber.
+func TestASessionThatEndedReceivesNothingDirectly(t *testing.T) {
+	t.Parallel()
+	b := embed(t, anybody)
+	gateway := b.Conn()
+	node, err := dialer(t, serveWeb(t, b))(t.Context(), options("n"))
+	if err != nil {
+		t.Fatalf("dialing: got %v, want no error", err)
+	}
+	await(t, eventsOf(t, node), messaging.Connected)
+	subscribed(t, node, "")
+	replies, err := gateway.Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: "v1.gw.*.reply.me.>"})
+	if err != nil {
+		t.Fatalf("subscribing: got %v, want no error", err)
+	}
+	defer replies.Close()
+	sessions := b.Sessions(t.Context())
+	node.Close()
+	for e := range sessions {
+		if e.Kind == messaging.SessionClosed {
+			break
+		}
+	}
+	if err := gateway.Publish(t.Context(), messaging.Message{Subject: "v1.host.n.call", Reply: "v1.gw.n.reply.me.1"}); err != nil {
+		t.Fatalf("calling: got %v, want no error", err)
+	}
+	m, err := replies.Next(t.Context())
+	if err != nil || !messaging.IsNobody(m) {
+		t.Errorf("answer: got %+v and %v, want that there is no subscriber", m, err)
+	}
+}
+
+// sorted feeds what a node sends to a sorter in the given pieces, and returns what it passed on and what it handed over.
+func sorted(d *direct, pieces ...[]byte) (passed string, handed []string) {
+	var to bytes.Buffer
+	d.own = []*ownSubscription{{pattern: "v1.gw.*.reply.me.>", push: func(m messaging.Message) {
+		handed = append(handed, m.Subject+" "+string(m.Data))
+	}}}
+	c := &carried{id: 1, out: &backlog{wake: make(chan struct{}, 1), full: func() {}}, subs: make(map[string]string)}
+	d.sessions[1] = c
+	d.admit(1, messaging.Identity{ID: "n", Publish: []string{"v1.gw.n.>"}, Subscribe: []string{"v1.host.n.>"}})
+	s := &sorter{direct: d, c: c, to: &to}
+	for _, p := range pieces {
+		_, _ = s.Write(p) // a buffer takes all
+	}
+	return to.String() + string(s.held), handed
+}
+
+func TestWhatASessionSendsIsSorted(t *testing.T) {
+	t.Parallel()
+	const mine = "PUB v1.gw.n.reply.me.1 4\r\nPUB \r\n"
+	for _, tt := range []struct {
+		name, input, passed string
+		handed              []string
+	}{
+		{"an answer", mine, "", []string{"v1.gw.n.reply.me.1 PUB "}},
+		{
+			"between others", "PING\r\n" + mine + "SUB v1.host.n.> 1\r\n" + mine + "PONG\r\n", "PING\r\nSUB v1.host.n.> 1\r\nPONG\r\n",
+			[]string{"v1.gw.n.reply.me.1 PUB ", "v1.gw.n.reply.me.1 PUB "},
+		},
+		{"of another node", "PUB v1.gw.m.reply.me.1 1\r\nx\r\n", "PUB v1.gw.m.reply.me.1 1\r\nx\r\n", nil},
+		{"for no subscription", "PUB v1.gw.n.beat 1\r\nx\r\n", "PUB v1.gw.n.beat 1\r\nx\r\n", nil},
+		{"to a pattern", "PUB v1.gw.n.reply.me.> 1\r\nx\r\n", "PUB v1.gw.n.reply.me.> 1\r\nx\r\n", nil},
+		{"with a reply", "PUB v1.gw.n.reply.me.1 a 1\r\nx\r\n", "PUB v1.gw.n.reply.me.1 a 1\r\nx\r\n", nil},
+		{"inside another one's payload", "PUB v1.gw.n.beat 32\r\n" + mine + "\r\n", "PUB v1.gw.n.beat 32\r\n" + mine + "\r\n", nil},
+		{
+			"with a header", "HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n" + mine, "HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n",
+			[]string{"v1.gw.n.reply.me.1 PUB "},
+		},
+		{"without its end", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", nil},
+		{"after what cannot be read", "HELLO\r\n" + mine, "HELLO\r\n" + mine, nil},
+		{"after a size that is none", "PUB a -1\r\n" + mine, "PUB a -1\r\n" + mine, nil},
+		{"after a line without end", strings.Repeat("x", 2*maxLine) + "\r\n" + mine, strings.Repeat("x", 2*maxLine) + "\r\n" + mine, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{1, 2, 3, 7, 30, len(tt.input)} {
+				pieces := slices.Collect(slices.Chunk([]byte(tt.input), size))
+				if passed, handed := sorted(newDirect(), pieces...); passed != tt.passed || !slices.Equal(handed, tt.handed) {
+					t.Errorf("in pieces of %d: passed %.200q and handed over %q, want %.200q and %q", size, passed, handed, tt.passed, tt.handed)
+				}
+			}
+		})
+	}
+}
+
+// FuzzWhatASessionSends holds that nothing depends on how the bytes arrive, and that none is lost or made.
+func FuzzWhatASessionSends(f *testing.F) {
+	for _, seed := range []string{
+		"PUB v1.gw.n.reply.me.1 4\r\nPUB \r\nPING\r\n", "SUB v1.host.n.> 1\r\nUNSUB 1 1\r\nHPUB a 2 3\r\nabc\r\n", "pub\tv1.gw.n.reply.me.2 0\r\n\r\n", "PUB a 1\nx",
+	} {
+		f.Add([]byte(seed), uint16(5))
+	}
+	f.Fuzz(func(t *testing.T, input []byte, at uint16) {
+		cut := int(at) % (len(input) + 1)
+		passed, handed := sorted(newDirect(), bytes.Clone(input))
+		again, twice := sorted(newDirect(), bytes.Clone(input[:cut]), bytes.Clone(input[cut:]))
+		if passed != again || !slices.Equal(handed, twice) {
+			t.Errorf("cut at %d: got %q and %q, want %q and %q", cut, again, twice, passed, handed)
+		}
+		n := len(passed)
+		for _, m := range handed {
+			n += len("PUB \r\n\r\n") + len(m)
+		}
+		if n > len(input) || len(handed) == 0 && n != len(input) {
+			t.Errorf("%q: got %d bytes, want %d", input, n, len(input))
+		}
+	})
+}
+
+// TestMessagesAreSentBetweenOperations: one inside an operation of the server would be read as a part of it.
+func TestMessagesAreSentBetweenOperations(t *testing.T) {
+	t.Parallel()
+	const whole = "PING\r\nMSG v1.host.n.call 1 12\r\nMSG a 1 2\r\nx\r\n-ERR 'no'\r\n"
+	for cut := range len(whole) {
+		q := &backlog{wake: make(chan struct{}, 1), full: func() { t.Error("more than may wait; want less") }}
+		var ends boundary
+		for _, p := range []string{whole[:cut], whole[cut:]} {
+			if len(p) > 0 {
+				q.add([]byte(p), ends.whole([]byte(p)))
+			}
+			q.send("1", messaging.Message{Subject: "v1.host.n.ctl", Data: []byte("y")})
+		}
+		data, _ := q.take(t.Context())
+		const mine = "MSG v1.host.n.ctl 1 1\r\ny\r\n"
+		if got := strings.ReplaceAll(string(data), mine, ""); got != whole || strings.Count(string(data), mine) != 2 {
+			t.Errorf("cut at %d: got %q, want %q with %q between operations", cut, data, whole, mine)
+		}
+	}
+}
+
+func TestSubjectsMatchPatterns(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true},
+		{"a.b", "a.c", false},
+		{"a.b", "a.b.c", false},
+		{"a.b.c", "a.b", false},
+		{"a.*", "a.b", true},
+		{"*.b", "a.b", true},
+		{"a.*", "a", false},
+		{"a.*", "a.b.c", false},
+		{"a.>", "a.b", true},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a", false},
+		{">", "a.b", true},
+		{"a.>", "b.a", false},
+	} {
+		if got := matches(tt.pattern, tt.subject); got != tt.want {
+			t.Errorf("matches(%q, %q) = %t, want %t", tt.pattern, tt.subject, got, tt.want)
+		}
+	}
+}
