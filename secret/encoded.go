@@ -1,9 +1,9 @@
 package secret
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"unicode"
@@ -25,16 +25,27 @@ var base64Chars = strings.NewReplacer("+", `(?:[+-]|%(?:25)*2[Bb])`, "/", `(?:\\
 
 // Redactor returns a function that replaces each value in a text with mask, in any letter case, also if it
 // is spaced, or encoded for a URL, HTML or JSON, once or several times and in whole or in part, or within
-// base64.
+// base64. Of a text made to be slow to search the rest is replaced as a whole.
 func Redactor(mask string, values ...string) func(text string) string {
 	var forms []string
-	starts := []byte(`\%&+-/_`)
+	// A search from each byte is slow: pairs are the two bytes with which a form may begin.
+	var pairs [256][256]bool
+	pair := func(first string, second string) {
+		for _, a := range []byte(first) {
+			for b := range pairs[a] {
+				pairs[a][b] = pairs[a][b] || b >= utf8.RuneSelf || second == "" || strings.IndexByte(second, byte(b)) >= 0
+			}
+		}
+	}
+	const encodes = "\\%&+ \t\n\r\f" // or separates characters of a value
+	long := 8                        // backslashes before one character
 	for _, v := range values {
 		switch v = strings.TrimFunc(v, func(r rune) bool { return unicode.In(r, unicode.White_Space, unicode.Z, unicode.Cf) }); {
 		case v == "":
 			continue
 		case len(v) > maxEncoded:
 			forms = append(forms, regexp.QuoteMeta(v))
+			pair(v[:1], v[1:2])
 		default:
 			var chars []string
 			for _, r := range v {
@@ -42,36 +53,72 @@ func Redactor(mask string, values ...string) func(text string) string {
 			}
 			forms = append(forms, "(?i:"+strings.Join(chars, between)+")")
 			if len(v) >= minBase64 {
-				of := base64Forms(v)
-				forms = append(forms, of...)
-				starts = append(starts, of[0][0], of[1][0], of[2][0])
+				for _, of := range base64Forms(v) {
+					forms = append(forms, of)
+					pair(base64Starts(of), "")
+				}
 			}
+			first, next := bothCases(v[:1]), ""
+			if len(v) > 1 && !unicode.IsSpace(rune(v[1])) {
+				next = bothCases(v[1:2]) + encodes
+			}
+			pair(first, next)
+			pair("\\", "\\unrt"+"U"+bothCases(v[:1]))
+			pair("%", "0123456789abcdefABCDEF")
+			pair("&", "#aAlLgGqQ")
 		}
-		starts = append(starts, v[0], strings.ToLower(v)[0], strings.ToUpper(v)[0])
+		if strings.Contains(v, `\`) {
+			long = math.MaxInt
+		}
 	}
 	if forms == nil {
 		return func(text string) string { return text }
 	}
-	form := regexp.MustCompile(`\A(?:` + strings.Join(forms, "|") + ")")
-	var begins [256]bool // a match begins with one of these bytes; a search that starts at all is slower
-	for c := range begins {
-		begins[c] = c >= utf8.RuneSelf || bytes.IndexByte(starts, byte(c)) >= 0
+	for c := utf8.RuneSelf; c < len(pairs); c++ {
+		pair(string([]byte{byte(c)}), "")
 	}
+	form := regexp.MustCompile(`\A(?:` + strings.Join(forms, "|") + ")")
 	return func(text string) string {
 		var b strings.Builder
 		from := 0 // what is before is in b
-		for i := 0; i < len(text); i++ {
-			if !begins[text[i]] {
+		for i, searches, row := 0, 0, 0; i < len(text); i++ {
+			row = rowOf(text, i, row)
+			if i+1 < len(text) && !pairs[text[i]][text[i+1]] || row > long {
 				continue
+			}
+			if searches++; searches > maxSearches {
+				return b.String() + text[from:i] + mask
 			}
 			if found := form.FindStringIndex(text[i:]); found != nil {
 				b.WriteString(text[from:i] + mask)
 				from = i + found[1]
-				i = from - 1
+				i, row = from-1, 0
 			}
 		}
 		return b.String() + text[from:]
 	}
+}
+
+// rowOf returns the number of backslashes in a row from i; before is that from i-1.
+func rowOf(text string, i, before int) int {
+	if before > 0 {
+		return before - 1
+	}
+	n := 0
+	for i+n < len(text) && text[i+n] == '\\' {
+		n++
+	}
+	return n
+}
+
+func bothCases(s string) string { return strings.ToLower(s) + strings.ToUpper(s) }
+
+// base64Starts returns the bytes with which a form of base64Forms begins.
+func base64Starts(form string) string {
+	if form[0] == '(' {
+		return `+-/_%\`
+	}
+	return form[:1]
 }
 
 // encodedRune returns an expression for the forms of one character, which is optional if it is space.

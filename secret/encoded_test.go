@@ -88,6 +88,22 @@ func TestARedactorIsNotSlowInHostileTexts(t *testing.T) {
 	}
 }
 
+// TestOfATextThatIsSlowToSearchTheRestIsMasked: the value is in the rest.
+func TestOfATextThatIsSlowToSearchTheRestIsMasked(t *testing.T) {
+	t.Parallel()
+	redact := secret.Redactor("•", "pass word")
+	for _, unit := range []string{"%2", "&a", `\n`} {
+		got := redact("pass word" + strings.Repeat(unit, 4<<20) + "pass word")
+		if strings.Contains(got, "pass word") || !strings.HasPrefix(got, "•"+unit) || !strings.HasSuffix(got, "•") {
+			t.Errorf("%q repeated: got %.20q … %.20q, want the value masked twice", unit, got, got[max(len(got)-20, 0):])
+		}
+	}
+	backslashes := strings.Repeat(`\`, 8<<20)
+	if got := redact(backslashes + "npass word"); got != backslashes+"n•" {
+		t.Errorf("a row of backslashes: got %.20q … %.20q, want only the value masked", got, got[max(len(got)-20, 0):])
+	}
+}
+
 func BenchmarkRedactor(b *testing.B) {
 	text := strings.Repeat(`{"name":"some text", "url":"https://a.example/x?y=%26z&amp;"}`, 1<<16)
 	redact := secret.Redactor("•••", "tr0ub4dor&3+x/y==", "user:tr0ub4dor&3+x/y==")

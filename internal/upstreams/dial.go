@@ -23,7 +23,7 @@ func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
 		api, err := openapi.New(openapi.Config{
 			GraphQL:  cfg.Kind == record.KindGraphQL,
 			Document: cfg.Document, Base: cfg.URL, Local: cfg.Local, HTTP: cfg.HTTP, Fetch: cfg.Fetch, Header: cfg.Header,
-			Secret: cfg.Secret,
+			SecretHeaders: cfg.SecretHeaders, Secret: cfg.Secret,
 		})
 		if err != nil {
 			return nil, err

@@ -140,6 +140,8 @@ type Note struct {
 	Kind NoteKind `json:"kind"`
 	Text string   `json:"text,omitzero"` // of a message
 	Key  string   `json:"key,omitzero"`  // see [Message]
+	// Tainted is that of the Message.
+	Tainted bool `json:"tainted,omitzero"`
 }
 
 // NoteKind is the kind of a note.

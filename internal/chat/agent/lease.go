@@ -198,7 +198,7 @@ func (e *Engine) pass(ctx context.Context, row Run, m Message) (*Follower, error
 		e.resume(list)
 		return nil, err // the caller finds it in memory
 	}
-	id, err := e.cfg.Leases.Post(ctx, Note{Run: row.ID, Kind: NoteMessage, Text: m.Text, Key: m.Key})
+	id, err := e.cfg.Leases.Post(ctx, Note{Run: row.ID, Kind: NoteMessage, Text: m.Text, Key: m.Key, Tainted: m.Tainted})
 	if err != nil {
 		return nil, capability.AsError(err)
 	}
@@ -301,7 +301,7 @@ func (e *Engine) answerNotes(ctx context.Context) {
 func (e *Engine) answer(ctx context.Context, r *run, n Note) error {
 	switch n.Kind {
 	case NoteMessage:
-		f, ok, err := e.guide(ctx, r, Message{Text: n.Text, Key: n.Key}, n.ID)
+		f, ok, err := e.guide(ctx, r, Message{Text: n.Text, Key: n.Key, Tainted: n.Tainted}, n.ID)
 		if f != nil {
 			f.Close()
 		}

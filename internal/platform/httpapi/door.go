@@ -179,6 +179,10 @@ func (d *Door) bearerOf(r *http.Request) (p capability.Principal, stands func(us
 	token := Bearer(r)
 	if d.oauth != nil && token != "" && takesTokens(r.URL.Path) && !strings.HasPrefix(token, "jct_") {
 		p, err = d.oauth.Principal(r.Context(), token)
+		stands = func(bool) error {
+			_, err := d.oauth.Principal(context.WithoutCancel(r.Context()), token)
+			return err
+		}
 	} else {
 		p, err = d.policy.Authenticate(token)
 		stands = func(bool) error {

@@ -266,3 +266,35 @@ func TestStreamsInBothForms(t *testing.T) {
 		}
 	}
 }
+
+// provider is an authorization server whose tokens may end.
+type provider struct{ ended bool }
+
+func (p *provider) Principal(context.Context, string) (capability.Principal, error) {
+	if p.ended {
+		return capability.Principal{}, errors.New("expired")
+	}
+	return capability.Principal{ID: "agent:x", Role: capability.RoleAgent}, nil
+}
+
+func (*provider) ScopesFor(capability.Effect) []string { return nil }
+
+func TestAStreamEndsWithItsAccessToken(t *testing.T) {
+	t.Parallel()
+	d, p := httpapi.New(nil, nil, nil), &provider{}
+	d.UseOAuth(p, "https://x")
+	r := httptest.NewRequest(http.MethodGet, "/mcp", http.NoBody)
+	r.Header.Set("Authorization", "Bearer eyJ.access.token")
+	if _, err := d.Principal(r); err != nil {
+		t.Fatalf("Principal: got %v, want no error", err)
+	}
+	w := httptest.NewRecorder()
+	s := httpapi.NewStream(w, r)
+	if err := s.Send("1", "message", []byte(`{}`)); err != nil {
+		t.Errorf("while the token is valid: got %v, want no error", err)
+	}
+	p.ended = true
+	if err := s.Send("2", "message", []byte(`{}`)); err == nil || strings.Contains(w.Body.String(), "id: 2") {
+		t.Errorf("after its end: got %v and %q, want an error and no event", err, w.Body)
+	}
+}

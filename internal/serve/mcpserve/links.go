@@ -21,14 +21,24 @@ type links struct {
 	of map[string]*linked
 }
 
-// linked are the links of one viewer, oldest first.
+// linked are the links of one viewer.
 type linked struct {
-	order   []string
-	modules map[string][]string // those that linked to each address
-	size    int
+	modules     map[string][]string // those that linked to each address
+	of          map[string]*share   // by module
+	size, count int
 }
 
-// add stores a link, and drops the oldest ones beyond maxLinked and maxLinks.
+// share are the links of one module, oldest first.
+type share struct {
+	order []string
+	size  int
+}
+
+// weight is what a share takes of maxLinked, with a link counted as if it had the average length that fits.
+func (s *share) weight() int { return s.size + len(s.order)*(maxLinked/maxLinks) }
+
+// add stores a link. Beyond maxLinked and maxLinks, the module that takes most loses its oldest ones, so
+// that none can drop those of others.
 func (l *links) add(viewer, module, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,21 +47,40 @@ func (l *links) add(viewer, module, uri string) {
 	}
 	own := l.of[viewer]
 	if own == nil {
-		own = &linked{modules: make(map[string][]string)}
+		own = &linked{modules: make(map[string][]string), of: make(map[string]*share)}
 		l.of[viewer] = own
 	}
-	if _, again := own.modules[uri]; again {
-		at := slices.Index(own.order, uri)
-		own.order = slices.Delete(own.order, at, at+1)
-		own.size -= len(uri)
+	if slices.Contains(own.modules[uri], module) {
+		own.drop(module, slices.Index(own.of[module].order, uri))
 	}
-	if from := own.modules[uri]; len(from) < maxLinkers && !slices.Contains(from, module) {
-		own.modules[uri] = append(from, module)
+	if len(own.modules[uri]) >= maxLinkers {
+		return
 	}
-	own.order = append(own.order, uri)
-	for own.size += len(uri); own.size > maxLinked || len(own.order) > maxLinks; own.order = own.order[1:] {
-		own.size -= len(own.order[0])
-		delete(own.modules, own.order[0])
+	if own.of[module] == nil {
+		own.of[module] = &share{}
+	}
+	s := own.of[module]
+	s.order, own.modules[uri] = append(s.order, uri), append(own.modules[uri], module)
+	s.size, own.size, own.count = s.size+len(uri), own.size+len(uri), own.count+1
+	for own.size > maxLinked || own.count > maxLinks {
+		largest := module
+		for name, s := range own.of {
+			if s.weight() > own.of[largest].weight() {
+				largest = name
+			}
+		}
+		own.drop(largest, 0)
+	}
+}
+
+// drop removes a module's link, by its position.
+func (l *linked) drop(module string, at int) {
+	s := l.of[module]
+	uri := s.order[at]
+	s.order = slices.Delete(s.order, at, at+1)
+	s.size, l.size, l.count = s.size-len(uri), l.size-len(uri), l.count-1
+	if l.modules[uri] = slices.DeleteFunc(l.modules[uri], func(m string) bool { return m == module }); len(l.modules[uri]) == 0 {
+		delete(l.modules, uri)
 	}
 }
 

@@ -1,6 +1,7 @@
 package mcpserve
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,9 +52,28 @@ func TestLinksOfOneViewerAreBounded(t *testing.T) {
 	}
 	own := l.of["viewer"]
 	last, first := l.modulesOf("viewer", "last"), l.modulesOf("viewer", "a"+long)
-	if own.size > maxLinked || len(own.order) != len(own.modules) || !slices.Equal(last, []string{"mcp.a"}) || first != nil {
+	if own.size > maxLinked || own.count != len(own.modules) || !slices.Equal(last, []string{"mcp.a"}) || first != nil {
 		t.Errorf("%d bytes in %d links of %d, the last of %q, the first of %q; want at most %d bytes, the last one and not the first",
-			own.size, len(own.order), len(own.modules), last, first, maxLinked)
+			own.size, own.count, len(own.modules), last, first, maxLinked)
+	}
+}
+
+// An upstream that links without end drops its own links, long or short, not those of others.
+func TestLinksOfAnotherUpstreamDropNone(t *testing.T) {
+	for _, length := range []int{1, 300, maxURI} {
+		var l links
+		for i := range 20 {
+			l.add("viewer", "mcp.a", fmt.Sprint("linked:", i))
+		}
+		for i := range 3 * maxLinks {
+			uri := fmt.Sprint(i)
+			l.add("viewer", "mcp.b", uri+strings.Repeat("x", max(length-len(uri), 0)))
+		}
+		for i := range 20 {
+			if got := l.modulesOf("viewer", fmt.Sprint("linked:", i)); !slices.Equal(got, []string{"mcp.a"}) {
+				t.Errorf("links of %d bytes: link %d of the other upstream: got %q, want that it linked to it", length, i, got)
+			}
+		}
 	}
 }
 

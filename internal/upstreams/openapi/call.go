@@ -93,8 +93,14 @@ func (a *API) Call(ctx context.Context, definition, arguments json.RawMessage) (
 		return nil, capability.Errorf(capability.CodeFailed, "upstream", "the answer is larger than 8 MiB").
 			With("too_large", "ask for less: many APIs have a parameter for the size of a page")
 	}
-	out, err := p.result(resp, body)
-	return hide(out, secrets), err
+	// Before anything of it is shortened, because a part of a secret is not found.
+	hide := hider(append(secrets, sentSecrets(resp)...))
+	for _, values := range resp.Header {
+		for i, v := range values {
+			values[i] = hide(v)
+		}
+	}
+	return p.result(resp, []byte(hide(string(body))))
 }
 
 // authorize adds the headers of the upstream and, if s is set, its secret. It returns the secrets.
@@ -105,8 +111,8 @@ func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (se
 			return nil, err
 		}
 		maps.Copy(req.Header, h)
-		if _, token, ok := strings.Cut(h.Get("Authorization"), " "); ok {
-			secrets = append(secrets, token)
+		for _, name := range append([]string{"Authorization"}, a.cfg.SecretHeaders...) {
+			secrets = append(secrets, h.Values(name)...)
 		}
 	}
 	if s == nil || a.cfg.Secret == nil {
@@ -133,10 +139,24 @@ func (a *API) authorize(ctx context.Context, req *http.Request, s *security) (se
 	return append(secrets, secret), nil
 }
 
-// hide replaces secrets of six bytes or more in an answer, because an API may repeat what it was sent.
-func hide(answer []byte, secrets []string) []byte {
+// sentSecrets returns the Authorization header as it was sent, to which the transport may have added a token.
+func sentSecrets(resp *http.Response) []string {
+	if resp.Request == nil {
+		return nil
+	}
+	return resp.Request.Header.Values("Authorization")
+}
+
+// hider returns a function that replaces secrets of six bytes or more in an answer, because an API may
+// repeat what it was sent. Of the value of a header it also replaces what follows a scheme such as Bearer.
+func hider(secrets []string) func(string) string {
+	for _, s := range secrets {
+		if _, token, ok := strings.Cut(s, " "); ok {
+			secrets = append(secrets, token)
+		}
+	}
 	secrets = slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 6 })
-	return []byte(secret.Redactor("•••", secrets...)(string(answer)))
+	return secret.Redactor("•••", secrets...)
 }
 
 func addQuery(u *url.URL, pair string) {

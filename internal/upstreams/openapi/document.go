@@ -42,9 +42,11 @@ type Config struct {
 	// HTTP sends calls; it connects to the host of Base only. Fetch reads a document of another host.
 	HTTP, Fetch *http.Client
 	// Header returns headers with credentials for Base, and Secret the secret for the security
-	// scheme of an operation, or "". They go to the origin of Base only.
-	Header func(context.Context) (http.Header, error)
-	Secret func() (string, error)
+	// scheme of an operation, or "". They go to the origin of Base only. Of the headers, Authorization
+	// and SecretHeaders are replaced where an answer repeats them.
+	Header        func(context.Context) (http.Header, error)
+	SecretHeaders []string
+	Secret        func() (string, error)
 }
 
 // API is an HTTP API. It is safe for concurrent use, and has no connection to lose.

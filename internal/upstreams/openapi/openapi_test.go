@@ -269,7 +269,7 @@ func TestAnswersDoNotShowTheSecret(t *testing.T) {
 			d := definitions(t, a)["op"]
 			for _, status := range []int{200, 301, 404} {
 				s.answer = func(w http.ResponseWriter) {
-					w.Header().Set("Location", "/i/?key="+secretValue)
+					w.Header().Set("Location", "/i/?key="+secretValue+strings.Repeat("x", 178)+"&key="+secretValue) // which is cut
 					w.Header().Set("Link", `</i?key=`+secretValue+`>; rel="next"`)
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(status)
@@ -285,14 +285,25 @@ func TestAnswersDoNotShowTheSecret(t *testing.T) {
 	}
 }
 
+// adds a token to each request, as the transport of an upstream with OAuth does.
+type adds string
+
+func (a adds) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("X-Seen", req.Header.Get("Authorization"))
+	req.Header.Set("Authorization", "Bearer "+string(a))
+	return http.DefaultTransport.RoundTrip(req)
+}
+
 func TestAnswersDoNotShowTheBearerToken(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	a, err := openapi.New(openapi.Config{
-		Document: s.URL + "/api.yaml", Base: s.URL, Local: true, HTTP: http.DefaultClient, Fetch: http.DefaultClient,
+		Document: s.URL + "/api.yaml", Base: s.URL, Local: true, HTTP: &http.Client{Transport: adds("access-token-1")}, Fetch: http.DefaultClient,
 		Header: func(context.Context) (http.Header, error) {
-			return http.Header{"Authorization": {"Bearer " + secretValue}, "X-Version": {"2026-01-01"}}, nil
+			return http.Header{"Authorization": {"Bearer " + secretValue}, "X-Key": {"other-" + secretValue}, "X-Version": {"2026-01-01"}}, nil
 		},
+		SecretHeaders: []string{"X-Key"},
 	})
 	if err != nil {
 		t.Fatalf("New: got %v, want no error", err)
@@ -301,9 +312,10 @@ func TestAnswersDoNotShowTheBearerToken(t *testing.T) {
 	d := definitions(t, a)["op"]
 	s.answer = func(w http.ResponseWriter) { fmt.Fprint(w, s.header) }
 	got, err := a.Call(t.Context(), d, json.RawMessage(`{}`))
-	if text := string(got); err != nil || strings.Contains(text, secretValue) || !strings.Contains(text, "Bearer •••") ||
+	if text := string(got); err != nil || strings.Contains(text, secretValue) || strings.Contains(text, "access-token") ||
+		strings.Contains(text, "other-") || !strings.Contains(text, "•••") ||
 		!strings.Contains(text, "2026-01-01") {
-		t.Errorf("got %s, %v; want the headers with dots in place of the token", got, err)
+		t.Errorf("got %s, %v; want the headers with dots in place of the tokens and the key", got, err)
 	}
 }
 

@@ -103,6 +103,7 @@ func (u *upstream) dial(key string) (*conn, error) {
 			return nil, err
 		}
 		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
+		cfg.SecretHeaders = sortedKeys(rec.HeaderSecrets)
 		if cfg.Document = rec.Document; cfg.Document != "" || rec.Kind == record.KindGraphQL {
 			anywhere, err := guarded(rec, "")
 			if err != nil {

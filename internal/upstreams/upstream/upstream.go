@@ -106,6 +106,8 @@ type ClientConfig struct {
 	SSE    bool
 	HTTP   *http.Client
 	Header func(context.Context) (http.Header, error)
+	// SecretHeaders names those of Header whose values are secrets, besides Authorization.
+	SecretHeaders []string
 	// Document, Fetch and Secret are those of an API: its OpenAPI document, the client for a
 	// document on another host than URL, and the secret for its security scheme or "".
 	Document string

@@ -296,7 +296,7 @@ func contract(t *testing.T, shared bool, open func(t *testing.T) *agentsql.Store
 		begin(t, s, r, records(1)...)
 		var ids []int64
 		for i, kind := range []agent.NoteKind{agent.NoteMessage, agent.NoteCancel} {
-			id, err := s.Post(t.Context(), agent.Note{Run: r.ID, Kind: kind, Text: fmt.Sprint("é", i), Key: "k"})
+			id, err := s.Post(t.Context(), agent.Note{Run: r.ID, Kind: kind, Text: fmt.Sprint("é", i), Key: "k", Tainted: i == 0})
 			if err != nil {
 				t.Fatalf("post: got %v, want no error", err)
 			}
@@ -306,7 +306,7 @@ func contract(t *testing.T, shared bool, open func(t *testing.T) *agentsql.Store
 			t.Fatalf("post: got %v, want no error", err)
 		}
 		want := []agent.Note{
-			{ID: ids[0], Run: r.ID, Kind: agent.NoteMessage, Text: "é0", Key: "k"},
+			{ID: ids[0], Run: r.ID, Kind: agent.NoteMessage, Text: "é0", Key: "k", Tainted: true},
 			{ID: ids[1], Run: r.ID, Kind: agent.NoteCancel, Text: "é1", Key: "k"},
 		}
 		notes, err := s.Notes(t.Context(), "g")

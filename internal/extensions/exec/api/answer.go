@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -57,13 +58,16 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 		b.WriteString("HTTP " + a.status + "\n")
 		for _, name := range shownHeaders() {
 			for _, v := range res.Header.Values(name) {
-				b.WriteString(strings.ToLower(name) + ": " + clean(v) + "\n")
+				b.WriteString(strings.ToLower(name) + ": " + hide(clean(v)) + "\n")
 			}
 		}
 		b.WriteByte('\n')
 	}
 	a.Body = hide(show(media, body, req.Raw))
-	a.Output = hide(b.String()) + a.Body
+	if cut { // and with the end what could be the beginning of the secret
+		a.Body = text.ClipBytes(a.Body, max(len(a.Body)-maxPartial(req), 0))
+	}
+	a.Output = b.String() + a.Body
 	if cut {
 		a.Output += fmt.Sprintf("\n[cut after %d bytes]\n", MaxBody)
 	}
@@ -129,6 +133,15 @@ func masked(u *url.URL) string {
 	shown := *u
 	shown.RawQuery = strings.Join(pairs, "&")
 	return shown.String()
+}
+
+// maxPartial returns how many bytes at the end of a body that was cut may be a part of the call's secret, in
+// any form: of one byte the longest is &amp;amp;#x00ff; or \u00ff with eight backslashes.
+func maxPartial(req Request) int {
+	if req.Auth == nil {
+		return 0
+	}
+	return formBytes * (len(req.Auth.User) + len(req.Auth.Secret.Reveal()))
 }
 
 // hider returns a function that replaces the call's secret with ••• in a text, in the forms of

@@ -469,6 +469,22 @@ func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 	}
 }
 
+// TestABodyIsNotCutInsideACredential: the caller chooses how much comes before what the service repeats.
+func TestABodyIsNotCutInsideACredential(t *testing.T) {
+	t.Parallel()
+	g := start(t, false, func(_ int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprint(w, strings.Repeat("a", api.MaxBody-len("Bearer s3cret-")), r.Header.Get("Authorization"), " end")
+	})
+	req := g.request("/")
+	req.Auth = &api.Auth{Kind: "bearer", Secret: secret.New("s3cret-x-1234567")}
+	got, err := g.client.Do(t.Context(), req)
+	if err != nil || strings.Contains(got.Output, "s3cr") || strings.Contains(got.Body, "s3cr") || len(got.Body) < api.MaxBody-1000 {
+		t.Errorf("got a body of %d bytes that ends with %.60q, %v; want all but its end, without the beginning of the secret",
+			len(got.Body), got.Body[max(len(got.Body)-60, 0):], err)
+	}
+}
+
 func TestCallsAreReadOffRoutes(t *testing.T) {
 	t.Parallel()
 	action := func(id, runner, base string) command.Action {

@@ -11,6 +11,7 @@ const (
 	maxAttempts    = 3
 	maxRetryDelay  = 30 * time.Second
 	maxURL         = 8 << 10
+	formBytes      = 16 // of the forms in which a service may repeat one byte of a secret, the longest that is usual
 )
 
 // Limits of the cache.
