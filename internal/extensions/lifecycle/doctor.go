@@ -125,7 +125,12 @@ func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func
 		return err
 	}
 	for i := range open {
-		if rec := &open[i]; rec.Extension != "" {
+		rec := &open[i]
+		if rec.Extension == "" || m.Busy(rec.Extension) {
+			continue
+		}
+		// It may have ended since it was read, but does not end from now on.
+		if now, err := m.cfg.Registry.Record(ctx, rec.ID); err == nil && now.Ended.IsZero() {
 			add(true, "change_stuck", rec.Extension, rec.ID+" did not end and could not be undone",
 				"restart the server; the log says what is in the way")
 		}

@@ -503,6 +503,48 @@ func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
 	close(leave)
 }
 
+// TestDoctorBesideChanges: extensions come and go while it looks. It neither is in the way of that nor takes
+// a change that is under way for one that is stuck.
+func TestDoctorBesideChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		data := sample("1.0.0").zip(t)
+		for range 30 {
+			_, err := r.Install(t.Context(), admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, lifecycle.Options{})
+			if err != nil {
+				t.Errorf("install: got %v, want no error", err)
+			}
+			if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+				t.Errorf("uninstall: got %v, want no error", err)
+			}
+		}
+	}()
+	stuck := func() bool {
+		found, err := r.Doctor(t.Context(), programs{}.Exists)
+		if err != nil {
+			t.Errorf("Doctor: got %v, want no error", err)
+		}
+		return slices.ContainsFunc(found, func(f lifecycle.Finding) bool { return f.Code == "change_stuck" })
+	}
+	for under := true; under; {
+		if stuck() {
+			t.Error("a change that is under way is stuck, want nothing of it")
+		}
+		select {
+		case <-ended:
+			under = false
+		default:
+		}
+	}
+	rec := lifecycle.Record{ID: "inst_x", Extension: "tools.sample", Operation: "install", Status: lifecycle.Running, Started: r.cfg.Now()}
+	if err := r.reg.SaveRecord(t.Context(), rec); err != nil || !stuck() {
+		t.Errorf("a change that no one makes: got %v and that it is not stuck, want that it is", err)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -241,12 +242,9 @@ func (m *Manager) Show(ctx context.Context, id string) (Detail, error) {
 
 // Busy reports whether an extension is being changed.
 func (m *Manager) Busy(id string) bool {
-	release, err := m.take(id)
-	if err != nil {
-		return true
-	}
-	release()
-	return false
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.busy[strings.ToLower(id)]
 }
 
 // Record returns one install record.
