@@ -79,7 +79,8 @@ interop-deps:
 # steps share what was compiled then.
 # The race detector leaves out what starts other programs or reads all sources, and does little
 # itself, the SQLite that was translated from C, and tests named AtScale: it makes them several times
-# slower. It would also make each test binary sleep for a second at its end. One package more than
+# slower. It would also make each test binary sleep for a second at its end. What vet finds, the linter
+# has found. One package more than
 # there are processors runs at a time, because many wait for programs.
 # Of the others each has a processor: beside more, real coding agents miss what they wait for.
 PLAIN := ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
@@ -87,9 +88,9 @@ RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
 test: export GORACE := atexit_sleep_ms=0
 test: deps console lint interop-deps agents-deps
-	CGO_ENABLED=1 $(GO) test $(RACE) -p $$(( $$(nproc) + 1 )) -timeout 60m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
+	CGO_ENABLED=1 $(GO) test -vet=off $(RACE) -p $$(( $$(nproc) + 1 )) -timeout 60m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
-	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -count=1 -timeout 30m $(PLAIN)
+	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -vet=off -count=1 -timeout 30m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run AtScale ./internal/serve/mcpserve ./internal/core/catalog/compile ./internal/server
 	$(GO) -C tools/release test -count=1 -timeout 10m ./...
 	$(GO) -C tools/charttest test -count=1 -timeout 10m ./...
