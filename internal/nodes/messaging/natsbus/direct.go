@@ -14,35 +14,35 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
 )
 
-// direct carries messages between this gateway and the sessions that it passes on to its embedded
+// direct carries messages between this gateway and the sessions that it relays to its embedded
 // server, past that server: calls to a session that subscribes to them, and answers that one
 // subscription of the gateway receives. Everything else goes through the server, which also decides
 // who is admitted and what a session may do; direct carries nothing that the server would refuse.
-// A message never overtakes an earlier one of the same subject: whether a subject is carried
+// A message never overtakes an earlier one of the same subject: whether a subject is relayed
 // directly is known before its first message.
 type direct struct {
 	mu       sync.Mutex
-	sessions map[uint64]*carried   // by the server's number of the client
-	nodes    map[string][]*carried // by the beginning of their subjects, such as "v1.host.a."
+	sessions map[uint64]*relayed   // by the server's number of the client
+	nodes    map[string][]*relayed // by the beginning of their subjects, such as "v1.host.a."
 	own      []*ownSubscription    // of the gateway
 }
 
 func newDirect() *direct {
-	return &direct{sessions: make(map[uint64]*carried), nodes: make(map[string][]*carried)}
+	return &direct{sessions: make(map[uint64]*relayed), nodes: make(map[string][]*relayed)}
 }
 
-// carried is one session that is passed on. Its fields are guarded by direct.mu, except id and out.
-type carried struct {
+// relayed is one session that the gateway relays to the server. direct.mu guards its fields, except id and out.
+type relayed struct {
 	id       uint64
 	out      *backlog
 	identity *messaging.Identity // nil until it is admitted
 	subs     map[string]string   // pattern by the session's number of the subscription
-	// unread means that it has subscriptions which are not in subs: messages to its node go through the server.
-	unread bool
+	// opaque means that it has subscriptions which are not in subs: messages to its node go through the server.
+	opaque bool
 }
 
 // open adds a session by the first line that the server sent it; nil if that cannot be read.
-func (d *direct) open(first []byte, out *backlog) *carried {
+func (d *direct) open(first []byte, out *backlog) *relayed {
 	text, ok := bytes.CutPrefix(first, []byte("INFO "))
 	var info struct {
 		ID uint64 `json:"client_id"`
@@ -50,7 +50,7 @@ func (d *direct) open(first []byte, out *backlog) *carried {
 	if d == nil || !ok || json.Unmarshal(text, &info) != nil || info.ID == 0 {
 		return nil
 	}
-	c := &carried{id: info.ID, out: out, subs: make(map[string]string)}
+	c := &relayed{id: info.ID, out: out, subs: make(map[string]string)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sessions[info.ID] = c
@@ -66,13 +66,13 @@ func (d *direct) admit(client uint64, id messaging.Identity) {
 	defer d.mu.Unlock()
 	if c := d.sessions[client]; c != nil {
 		c.identity = &id
-		d.place(c)
+		d.register(c)
 	}
 }
 
-// place lists a session below its subjects, if it subscribes to any.
-func (d *direct) place(c *carried) {
-	if c.identity == nil || len(c.subs) == 0 && !c.unread {
+// register lists a session below its subjects, if it subscribes to any.
+func (d *direct) register(c *relayed) {
+	if c.identity == nil || len(c.subs) == 0 && !c.opaque {
 		return
 	}
 	for _, own := range c.identity.Subscribe {
@@ -82,7 +82,7 @@ func (d *direct) place(c *carried) {
 	}
 }
 
-func (d *direct) close(c *carried) {
+func (d *direct) close(c *relayed) {
 	if c == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (d *direct) close(c *carried) {
 	}
 	for _, own := range c.identity.Subscribe {
 		start := strings.TrimSuffix(own, ">")
-		list := slices.DeleteFunc(d.nodes[start], func(o *carried) bool { return o == c })
+		list := slices.DeleteFunc(d.nodes[start], func(o *relayed) bool { return o == c })
 		if d.nodes[start] = list; len(list) == 0 {
 			delete(d.nodes, start)
 		}
@@ -102,7 +102,7 @@ func (d *direct) close(c *carried) {
 }
 
 // subscribe records a subscription of a session, or with an empty pattern its end.
-func (d *direct) subscribe(c *carried, number, pattern string) {
+func (d *direct) subscribe(c *relayed, number, pattern string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if pattern == "" {
@@ -110,21 +110,21 @@ func (d *direct) subscribe(c *carried, number, pattern string) {
 		return
 	}
 	if c.subs[number] = pattern; len(c.subs) > maxSubs {
-		c.unread = true
+		c.opaque = true
 	}
-	d.place(c)
+	d.register(c)
 }
 
-// lose records that the subscriptions of a session are not known.
-func (d *direct) lose(c *carried) {
+// markOpaque records that the subscriptions of a session are not known.
+func (d *direct) markOpaque(c *relayed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c.unread = true
-	d.place(c)
+	c.opaque = true
+	d.register(c)
 }
 
-// toNode sends a message to the sessions that subscribe to its subject; false if it must go through the server.
-func (d *direct) toNode(m messaging.Message) bool {
+// publish sends a message to the sessions that subscribe to its subject; false if it must go through the server.
+func (d *direct) publish(m messaging.Message) bool {
 	type subscriber struct {
 		out    *backlog
 		number string
@@ -132,7 +132,7 @@ func (d *direct) toNode(m messaging.Message) bool {
 	var to []subscriber
 	d.mu.Lock()
 	for _, c := range d.nodes[m.Subject[:strings.LastIndexByte(m.Subject, '.')+1]] {
-		if c.unread {
+		if c.opaque {
 			to = nil
 			break
 		}
@@ -154,7 +154,7 @@ func (d *direct) toNode(m messaging.Message) bool {
 
 // receiver returns the one subscription of the gateway that a session's message is for; nil if it must
 // go through the server.
-func (d *direct) receiver(c *carried, subject string) *ownSubscription {
+func (d *direct) receiver(c *relayed, subject string) *ownSubscription {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.identity == nil || messaging.CheckSubject(subject) != nil ||
@@ -199,7 +199,7 @@ type directConn struct {
 
 // Publish implements messaging.Conn.
 func (c *directConn) Publish(ctx context.Context, m messaging.Message) error {
-	if ctx.Err() == nil && messaging.CheckMessage(m) == nil && c.Usable("publish") == nil && c.direct.toNode(m) {
+	if ctx.Err() == nil && messaging.CheckMessage(m) == nil && c.Usable("publish") == nil && c.direct.publish(m) {
 		return nil
 	}
 	return c.Conn.Publish(ctx, m)
@@ -235,66 +235,66 @@ func (s *ownSubscription) Close() {
 	s.Subscription.Close()
 }
 
-// sorter passes what a session sends on to the server, except messages that the gateway
-// receives directly. What it cannot read it leaves to the server, from then on unread.
-type sorter struct {
+// splitter passes what a session sends on to the server, except messages that the gateway
+// receives directly. What it cannot read it leaves to the server, from then on opaque.
+type splitter struct {
 	direct *direct
-	c      *carried
+	c      *relayed
 	to     io.Writer
 
-	held   []byte // an operation whose end has not come
-	want   int    // the length of a message to the gateway that is held; 0: a line is held
-	one    *ownSubscription
-	skip   int // bytes of a payload to pass on
-	unread bool
+	pending  []byte // an operation whose end has not come
+	want     int    // the length of a message to the gateway that is held; 0: a line is held
+	receiver *ownSubscription
+	skip     int // bytes of a payload to pass on
+	opaque   bool
 }
 
 // Write takes the next bytes of a session.
-func (s *sorter) Write(p []byte) (int, error) {
+func (s *splitter) Write(p []byte) (int, error) {
 	size, from := len(p), 0 // p[from:i] is to be passed on
 	for i := 0; ; {
 		switch {
-		case s.c == nil || s.unread:
-			return size, s.pass(p[from:])
+		case s.c == nil || s.opaque:
+			return size, s.forward(p[from:])
 		case i == len(p):
-			return size, s.pass(p[from:i])
+			return size, s.forward(p[from:i])
 		case s.skip > 0:
 			n := min(s.skip, len(p)-i)
 			s.skip, i = s.skip-n, i+n
 		case s.want > 0:
-			n := min(s.want-len(s.held), len(p)-i)
-			s.held, i = append(s.held, p[i:i+n]...), i+n
+			n := min(s.want-len(s.pending), len(p)-i)
+			s.pending, i = append(s.pending, p[i:i+n]...), i+n
 			from = i
-			if len(s.held) == s.want {
-				if err := s.hand(); err != nil {
+			if len(s.pending) == s.want {
+				if err := s.deliver(); err != nil {
 					return 0, err
 				}
 			}
 		default:
 			end := bytes.IndexByte(p[i:], '\n') + 1
-			if end == 0 || len(s.held) > 0 { // the line began or ends in another write
-				if err := s.pass(p[from:i]); err != nil {
+			if end == 0 || len(s.pending) > 0 { // the line began or ends in another write
+				if err := s.forward(p[from:i]); err != nil {
 					return 0, err
 				}
 				if end == 0 {
 					end = len(p) - i
 				}
-				s.held, i = append(s.held, p[i:i+end]...), i+end
+				s.pending, i = append(s.pending, p[i:i+end]...), i+end
 				from = i
-				if s.held[len(s.held)-1] != '\n' && len(s.held) <= maxLine {
+				if s.pending[len(s.pending)-1] != '\n' && len(s.pending) <= maxLine {
 					return size, nil
 				}
-				if err := s.line(s.held, true); err != nil {
+				if err := s.handleLine(s.pending, true); err != nil {
 					return 0, err
 				}
 				continue
 			}
 			line := p[i : i+end]
-			if err := s.line(line, false); err != nil {
+			if err := s.handleLine(line, false); err != nil {
 				return 0, err
 			}
 			if s.want > 0 {
-				if err := s.pass(p[from:i]); err != nil {
+				if err := s.forward(p[from:i]); err != nil {
 					return 0, err
 				}
 				from = i + end
@@ -304,7 +304,7 @@ func (s *sorter) Write(p []byte) (int, error) {
 	}
 }
 
-func (s *sorter) pass(p []byte) error {
+func (s *splitter) forward(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
@@ -312,23 +312,23 @@ func (s *sorter) pass(p []byte) error {
 	return err
 }
 
-// line reads the line of an operation. One that begins a message to the gateway is held; any
+// handleLine parses the line of an operation. One that begins a message to the gateway is held; any
 // other is passed on, here if it was held.
-func (s *sorter) line(line []byte, held bool) error {
-	s.read(line)
+func (s *splitter) handleLine(line []byte, held bool) error {
+	s.parseLine(line)
 	switch {
 	case s.want > 0:
-		s.held = append(make([]byte, 0, s.want), line...)
+		s.pending = append(make([]byte, 0, s.want), line...)
 		return nil
 	case held:
-		s.held = nil
-		return s.pass(line)
+		s.pending = nil
+		return s.forward(line)
 	}
 	return nil
 }
 
-// read sets want and one, or skip, or unread.
-func (s *sorter) read(line []byte) {
+// parseLine sets want and receiver, skip or opaque.
+func (s *splitter) parseLine(line []byte) {
 	var fields [6][]byte
 	n := 0
 	for f := range bytes.FieldsSeq(line) {
@@ -338,20 +338,20 @@ func (s *sorter) read(line []byte) {
 		fields[n], n = f, n+1
 	}
 	if line[len(line)-1] != '\n' || n == 0 {
-		s.lose()
+		s.markOpaque()
 		return
 	}
 	switch operation := strings.ToUpper(string(fields[0])); {
 	case operation == "PUB" && n <= 4 && n >= 3, operation == "HPUB" && n <= 5 && n >= 4:
 		size, err := strconv.ParseUint(string(fields[n-1]), 10, 31)
 		if err != nil || size > maxWire {
-			s.lose()
+			s.markOpaque()
 			return
 		}
 		if operation == "PUB" && n == 3 && size <= messaging.MaxPayload {
-			s.one = s.direct.receiver(s.c, string(fields[1]))
+			s.receiver = s.direct.receiver(s.c, string(fields[1]))
 		}
-		if s.one != nil {
+		if s.receiver != nil {
 			s.want = len(line) + int(size) + len("\r\n")
 		} else {
 			s.skip = int(size) + len("\r\n")
@@ -362,31 +362,31 @@ func (s *sorter) read(line []byte) {
 		s.direct.subscribe(s.c, string(fields[1]), "")
 	case operation == "UNSUB" && n == 3:
 		// The server ends it after some messages, some of which it would not count.
-		s.direct.lose(s.c)
+		s.direct.markOpaque(s.c)
 	case operation != "CONNECT" && operation != "PING" && operation != "PONG":
-		s.lose()
+		s.markOpaque()
 	}
 }
 
-func (s *sorter) lose() {
-	s.unread = true
-	s.direct.lose(s.c)
+func (s *splitter) markOpaque() {
+	s.opaque = true
+	s.direct.markOpaque(s.c)
 }
 
-// hand gives the held message to the gateway. One without its end goes to the server, which
+// deliver gives the held message to the gateway. One without its end goes to the server, which
 // refuses it.
-func (s *sorter) hand() error {
-	message := s.held
+func (s *splitter) deliver() error {
+	message := s.pending
 	line := bytes.IndexByte(message, '\n') + 1
 	body, ended := bytes.CutSuffix(message[line:], []byte("\r\n"))
-	one := s.one
-	s.held, s.want, s.one = nil, 0, nil
+	to := s.receiver
+	s.pending, s.want, s.receiver = nil, 0, nil
 	if !ended {
-		s.lose()
-		return s.pass(message)
+		s.markOpaque()
+		return s.forward(message)
 	}
 	fields := bytes.Fields(message[:line])
-	one.push(messaging.Message{Subject: string(fields[1]), Data: body})
+	to.push(messaging.Message{Subject: string(fields[1]), Data: body})
 	return nil
 }
 

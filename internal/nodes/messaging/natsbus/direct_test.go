@@ -19,9 +19,9 @@ func take(t *testing.T, sub messaging.Subscription) string {
 	return string(m.Data)
 }
 
-// TestCallsAndAnswersPassTheServerBy holds what is carried directly by the messages that the server
+// TestCallsAndAnswersBypassTheServer holds what is relayed directly by the messages that the server
 // has from the gateway and has for it.
-func TestCallsAndAnswersPassTheServerBy(t *testing.T) {
+func TestCallsAndAnswersBypassTheServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
@@ -124,23 +124,23 @@ func TestASessionThatEndedReceivesNothingDirectly(t *testing.T) {
 	}
 }
 
-// sorted feeds what a node sends to a sorter in the given pieces, and returns what it passed on and what it handed over.
-func sorted(d *direct, pieces ...[]byte) (passed string, handed []string) {
+// split feeds what a node sends to a splitter in the given pieces, and returns what it passed on and what it handed over.
+func split(d *direct, pieces ...[]byte) (passed string, handed []string) {
 	var to bytes.Buffer
 	d.own = []*ownSubscription{{pattern: "v1.gw.*.reply.me.>", push: func(m messaging.Message) {
 		handed = append(handed, m.Subject+" "+string(m.Data))
 	}}}
-	c := &carried{id: 1, out: &backlog{wake: make(chan struct{}, 1), full: func() {}}, subs: make(map[string]string)}
+	c := &relayed{id: 1, out: &backlog{wake: make(chan struct{}, 1), onOverflow: func() {}}, subs: make(map[string]string)}
 	d.sessions[1] = c
 	d.admit(1, messaging.Identity{ID: "n", Publish: []string{"v1.gw.n.>"}, Subscribe: []string{"v1.host.n.>"}})
-	s := &sorter{direct: d, c: c, to: &to}
+	s := &splitter{direct: d, c: c, to: &to}
 	for _, p := range pieces {
 		_, _ = s.Write(p) // a buffer takes all
 	}
-	return to.String() + string(s.held), handed
+	return to.String() + string(s.pending), handed
 }
 
-func TestWhatASessionSendsIsSorted(t *testing.T) {
+func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
 	t.Parallel()
 	const mine = "PUB v1.gw.n.reply.me.1 4\r\nPUB \r\n"
 	for _, tt := range []struct {
@@ -170,7 +170,7 @@ func TestWhatASessionSendsIsSorted(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{1, 2, 3, 7, 30, len(tt.input)} {
 				pieces := slices.Collect(slices.Chunk([]byte(tt.input), size))
-				if passed, handed := sorted(newDirect(), pieces...); passed != tt.passed || !slices.Equal(handed, tt.handed) {
+				if passed, handed := split(newDirect(), pieces...); passed != tt.passed || !slices.Equal(handed, tt.handed) {
 					t.Errorf("in pieces of %d: passed %.200q and handed over %q, want %.200q and %q", size, passed, handed, tt.passed, tt.handed)
 				}
 			}
@@ -178,8 +178,8 @@ func TestWhatASessionSendsIsSorted(t *testing.T) {
 	}
 }
 
-// FuzzWhatASessionSends holds that nothing depends on how the bytes arrive, and that none is lost or made.
-func FuzzWhatASessionSends(f *testing.F) {
+// FuzzSplitter holds that nothing depends on how the bytes arrive, and that none is lost or made.
+func FuzzSplitter(f *testing.F) {
 	for _, seed := range []string{
 		"PUB v1.gw.n.reply.me.1 4\r\nPUB \r\nPING\r\n", "SUB v1.host.n.> 1\r\nUNSUB 1 1\r\nHPUB a 2 3\r\nabc\r\n", "pub\tv1.gw.n.reply.me.2 0\r\n\r\n", "PUB a 1\nx",
 	} {
@@ -187,8 +187,8 @@ func FuzzWhatASessionSends(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte, at uint16) {
 		cut := int(at) % (len(input) + 1)
-		passed, handed := sorted(newDirect(), bytes.Clone(input))
-		again, twice := sorted(newDirect(), bytes.Clone(input[:cut]), bytes.Clone(input[cut:]))
+		passed, handed := split(newDirect(), bytes.Clone(input))
+		again, twice := split(newDirect(), bytes.Clone(input[:cut]), bytes.Clone(input[cut:]))
 		if passed != again || !slices.Equal(handed, twice) {
 			t.Errorf("cut at %d: got %q and %q, want %q and %q", cut, again, twice, passed, handed)
 		}
@@ -207,7 +207,7 @@ func TestMessagesAreSentBetweenOperations(t *testing.T) {
 	t.Parallel()
 	const whole = "PING\r\nMSG v1.host.n.call 1 12\r\nMSG a 1 2\r\nx\r\n-ERR 'no'\r\n"
 	for cut := range len(whole) {
-		q := &backlog{wake: make(chan struct{}, 1), full: func() { t.Error("more than may wait; want less") }}
+		q := &backlog{wake: make(chan struct{}, 1), onOverflow: func() { t.Error("more than may wait; want less") }}
 		var ends boundary
 		for _, p := range []string{whole[:cut], whole[cut:]} {
 			if len(p) > 0 {

@@ -92,7 +92,7 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, i
 	stop := context.AfterFunc(b.ctx, cancel)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = link.Close() })()
-	out := &backlog{wake: make(chan struct{}, 1), full: cancel}
+	out := &backlog{wake: make(chan struct{}, 1), onOverflow: cancel}
 	buf := make([]byte, chunk)
 	n, err := link.Read(buf) // who the server is
 	if err != nil {
@@ -132,7 +132,7 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, i
 		_ = link.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	both.Wait()
-	if out.spilt() {
+	if out.overflowed() {
 		b.cfg.Logger.Warn("a node's session was closed because it does not take what is sent to it", "limit", messaging.MaxPendingBytes)
 	}
 	if b.ctx.Err() == nil {
@@ -150,8 +150,8 @@ func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
 // receive copies until one side ends, and reports whether that was the node's. It
 // borrows its buffer only while there is something to copy: most sessions are
 // idle most of the time.
-func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn, c *carried) (node bool) {
-	to := &towards{ctx: ctx, link: &sorter{direct: b.direct, c: c, to: link}, limit: rate.NewLimiter(maxLines, burstLines)}
+func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn, c *relayed) (node bool) {
+	to := &towards{ctx: ctx, link: &splitter{direct: b.direct, c: c, to: link}, limit: rate.NewLimiter(maxLines, burstLines)}
 	for {
 		kind, r, err := ws.Reader(ctx)
 		if err != nil || kind != websocket.MessageBinary {
@@ -192,16 +192,16 @@ func (t *towards) Write(p []byte) (int, error) {
 
 // backlog is what waits to be sent to one node, at most MaxPendingBytes.
 type backlog struct {
-	wake chan struct{}
-	full func() // called when more would wait, with the lock held
+	wake       chan struct{}
+	onOverflow func() // called when more would wait, with the lock held
 
-	mu     sync.Mutex
-	data   []byte
-	spare  []byte
-	middle bool   // data ends inside an operation of the server
-	after  []byte // operations to send when that one has ended
-	closed bool
-	lost   bool
+	mu           sync.Mutex
+	data         []byte
+	spare        []byte
+	midOperation bool   // data ends inside an operation of the server
+	deferred     []byte // operations to send when that one has ended
+	closed       bool
+	lost         bool
 }
 
 func (q *backlog) signal() {
@@ -219,8 +219,8 @@ func (q *backlog) add(p []byte, whole bool) bool {
 		return false
 	}
 	q.data = append(q.data, p...)
-	if q.middle = !whole; whole && len(q.after) > 0 {
-		q.data, q.after = append(q.data, q.after...), nil
+	if q.midOperation = !whole; whole && len(q.deferred) > 0 {
+		q.data, q.deferred = append(q.data, q.deferred...), nil
 	}
 	q.signal()
 	return true
@@ -231,8 +231,8 @@ func (q *backlog) send(number string, m messaging.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	to := &q.data
-	if q.middle {
-		to = &q.after
+	if q.midOperation {
+		to = &q.deferred
 	}
 	if q.closed || !q.fits(len(m.Data)+maxLine) {
 		return
@@ -247,16 +247,16 @@ func (q *backlog) send(number string, m messaging.Message) {
 }
 
 func (q *backlog) fits(n int) bool {
-	ok := len(q.data)+len(q.after)+n <= messaging.MaxPendingBytes
+	ok := len(q.data)+len(q.deferred)+n <= messaging.MaxPendingBytes
 	if !ok {
 		q.lost = true
-		q.full()
+		q.onOverflow()
 	}
 	return ok
 }
 
-// spilt reports whether there was more than may wait.
-func (q *backlog) spilt() bool {
+// overflowed reports whether there was more than may wait.
+func (q *backlog) overflowed() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.lost
