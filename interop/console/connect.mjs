@@ -19,7 +19,7 @@ const picture = (name) => pictures && page.screenshot({ path: `${pictures}/conne
 const began = Date.now();
 await page.goto(link);
 await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
-await page.getByRole("link", { name: "Connect", exact: true }).click();
+await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Connect an agent" }).click();
 seen.clicks++;
 const row = page.locator("main li", { has: page.locator("b", { hasText: new RegExp(`^${title}$`) }) });
 await click(row, "Connect…");
@@ -40,7 +40,7 @@ await press(page, "a", "/console/approvals");
 await page.locator('[aria-label="Pending approvals"] a').first().waitFor();
 await page.keyboard.press("Enter");
 await page.getByText("Everything that was asked").waitFor();
-seen.input = await page.locator("pre:not(.diff)").first().textContent();
+seen.input = await page.getByRole("group", { name: "Everything that was asked" }).locator("dl").textContent();
 await picture("approval");
 await page.keyboard.press("a");
 await page.keyboard.press("Enter");

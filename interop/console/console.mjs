@@ -1,10 +1,10 @@
 // Drives the web console in a real Chromium and prints one JSON object with what it saw.
-// It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE FINISHED_THREAD PAUSED_THREAD
+// It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE FINISHED_THREAD PAUSED_THREAD EXTENSION
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { asker, launch, press, serious } from "./browser.mjs";
 
-const [url, link, approval, agentToken, codeFile, finished, paused] = process.argv.slice(2);
+const [url, link, approval, agentToken, codeFile, finished, paused, extension] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
 const ask = asker(codeFile);
 // The code exists once its dialog is open.
@@ -35,7 +35,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage", "/choices", "/kit"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/add", "/add/program", "/add/mcp", "/add/registry", "/add/extension", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage", "/choices", "/kit"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -50,6 +50,40 @@ for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tas
 }
 await page.setViewportSize({ width: 1280, height: 800 });
 
+// On a phone four pages are in a bar, the rest behind More, by keyboard: Escape returns to the button, a page closes the list.
+await page.setViewportSize({ width: 320, height: 700 });
+await page.goto(`${base}/console/audit`);
+const bar = page.getByRole("navigation", { name: "Pages" });
+await bar.getByRole("link", { name: "Approvals" }).locator(".n.wait").waitFor();
+seen.notes.bar = (await bar.locator("a, button").allInnerTexts()).map((t) => t.replaceAll(/[\d\s]/g, ""));
+const more = bar.getByRole("button", { name: "More" });
+const sheet = page.getByRole("dialog", { name: "More pages" });
+await more.press("Enter");
+await sheet.getByRole("link", { name: "Audit" }).waitFor();
+for (const theme of ["light", "dark"]) {
+  await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
+  for (const finding of await serious(page)) seen.axe.push(`more pages ${theme}: ${finding}`);
+}
+seen.notes.behind = await sheet.getByRole("link").allInnerTexts();
+await page.keyboard.press("Escape");
+await sheet.waitFor({ state: "detached" });
+await page.waitForFunction(() => document.activeElement?.textContent === "More");
+await more.press("Enter");
+await sheet.getByRole("link", { name: "Providers" }).press("Enter");
+await page.getByRole("heading", { name: "Providers", level: 1 }).waitFor();
+await sheet.waitFor({ state: "detached" });
+
+// Tasks are listed in columns, which a phone does not name.
+await page.goto(`${base}/console/tasks`);
+const task = page.getByRole("list", { name: "Tasks" }).locator("li", { hasText: "sleep 600" });
+await task.getByText("your answer").waitFor();
+seen.notes.named = await page.locator("main .head").isVisible();
+await page.setViewportSize({ width: 1280, height: 800 });
+await page.locator("main .head").waitFor();
+seen.notes.columns = await page.locator("main .head span").allInnerTexts();
+await task.getByText("shell", { exact: true }).waitFor();
+seen.notes.cells = (await task.locator(".row > *").allInnerTexts()).slice(0, 4);
+
 // What a file declares is marked, and cannot be removed here.
 await page.goto(`${base}/console/providers`);
 seen.notes.managed = await page.locator("main li", { hasText: "team" }).locator(".who", { hasText: "managed by" }).innerText();
@@ -57,9 +91,14 @@ await page.goto(`${base}/console/providers/team`);
 await page.getByRole("heading", { name: "team", level: 1 }).waitFor();
 seen.notes.fixed = `${(await page.locator("main aside button").allInnerTexts()).join(", ")}; ${await page.locator("main aside dd", { hasText: "change it there" }).innerText()}`;
 
-// What an extension asks for is read before it is enabled.
+// An extension is installed from a file, and what it asks for is read before it is enabled.
 await page.goto(`${base}/console/providers`);
-await page.locator("main a", { hasText: "tools.words" }).click();
+await page.getByRole("link", { name: "Add a provider" }).click();
+await page.getByRole("link", { name: "Extension" }).click();
+await page.getByLabel("Package, a zip file").setInputFiles(extension);
+await page.getByRole("button", { name: "Install" }).click();
+await prove("code install");
+await page.keyboard.press("Enter");
 await page.getByText("What it asks for").first().waitFor();
 seen.notes.consent = await page.locator("main .code pre").first().innerText();
 const enable = page.getByRole("button", { name: "Agree and enable" });
@@ -104,7 +143,12 @@ await page.getByText("Everything that was asked").waitFor();
 await page.getByRole("button", { name: "Compare with the file as it is now" }).click();
 await page.locator(".diff .del").waitFor();
 seen.notes.change = [await page.locator(".diff .del").allTextContents(), (await page.locator(".diff .add").allTextContents()).map((l) => l.slice(0, 12))].flat();
-seen.notes.input = await page.locator("pre:not(.diff)").first().textContent();
+const whole = page.getByRole("group", { name: "Everything that was asked" });
+seen.notes.input = await whole.locator("dd pre").textContent();
+seen.notes.keys = await whole.locator("dt").allTextContents();
+await page.getByRole("switch", { name: "As JSON" }).press("Space");
+await whole.locator("dl").waitFor({ state: "detached" });
+seen.notes.json = await whole.locator("pre").textContent();
 seen.notes.digest = await page.locator("dt", { hasText: "Digest of the input" }).locator("+ dd").textContent();
 seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
 await page.keyboard.press("Shift+A");
@@ -210,7 +254,7 @@ await page.getByRole("list", { name: "Agents" }).locator("a").first().waitFor();
 // A pasted file of MCP servers: what would be added, with its credentials by name, and then is.
 const memory = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-memory/dist/index.js");
 const pasted = { notes: { command: "node", args: [memory], env: { API_TOKEN: "sk-abcdefabcdefabcdef123456" } }, old: { type: "sse", url: "http://far.example/sse" } };
-await page.goto(`${base}/console/connect`);
+await page.goto(`${base}/console/add/program`);
 await page.getByLabel("Paste the MCP servers").fill(JSON.stringify({ mcpServers: pasted }));
 await page.getByRole("button", { name: "Show what would be added" }).click();
 await page.getByText("its transport is sse").waitFor();
@@ -222,6 +266,7 @@ await page.getByText("Added: notes").waitFor();
 seen.notes.imported = (await page.content()).includes("sk-abcdef");
 
 // A server of the registry: its plan, with the value that it asks for.
+await page.goto(`${base}/console/add/registry`);
 await page.getByLabel("Words").fill("weather");
 await page.getByRole("button", { name: "Search", exact: true }).click();
 await page.getByRole("list", { name: "Servers of the registry" }).getByRole("button", { name: "Add…" }).click();
@@ -235,15 +280,20 @@ await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
 const call = await fetch(`${url}/api/v1/invocations`, {
   method: "POST",
   headers: { Authorization: `Bearer ${agentToken}`, "Content-Type": "application/json" },
-  body: JSON.stringify({ target: "memory.store", input: { text: "made while open" } }),
+  body: JSON.stringify({ target: "memory.store", input: { text: "made while open", tags: Array.from({ length: 40 }, (_, i) => `the tag ${i} of many`) } }),
 });
 seen.notes.asked = call.status;
 await page.locator("nav a[aria-current=page] .n.wait").waitFor();
 seen.notes.badge = true;
 
+// A list that the members show the beginning of is shown as JSON first, to its end.
+await page.goto(`${base}/console/approvals/${(await call.json()).error.details.approval}`);
+await page.locator("[role=switch]:checked").waitFor();
+seen.notes.rest = await whole.locator("pre").textContent();
+
 // The server is killed while every page is open, and started again: each keeps what it showed, and goes on by itself.
 const tabs = [];
-for (const path of ["/", "/approvals", "/tasks", "/chat", "/catalog", "/connect", "/providers", "/nodes", "/views", "/audit", "/access", "/system"]) {
+for (const path of ["/", "/approvals", "/tasks", "/chat", "/catalog", "/connect", "/add", "/providers", "/nodes", "/views", "/audit", "/access", "/system"]) {
   const tab = await context.newPage();
   watch(tab);
   await tab.goto(`${base}/console${path}`);

@@ -2,6 +2,7 @@
 package console
 
 import (
+	"archive/zip"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -127,9 +128,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	addChannel(t, admin, url)
-	install := exec.CommandContext(ctx, program, "--home", home, "extensions", "install", "../../examples/extensions/words")
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("installing an extension: %v\n%s", err, out)
+	extension := filepath.Join(t.TempDir(), "words.zip")
+	if err := zipFolder(extension, "../../examples/extensions/words"); err != nil {
+		t.Fatalf("packing an extension: %v", err)
 	}
 	for range 600 { // more than a page of the audit
 		err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
@@ -142,7 +143,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	repo, finished, paused := makeTasks(t, admin, program, home)
 	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
-	driver := exec.CommandContext(ctx, "node", "console.mjs", url, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile, finished, paused)
+	driver := exec.CommandContext(ctx, "node", "console.mjs", url, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile, finished, paused, extension)
 	driver.Stderr = os.Stderr
 	lines, err := driver.StdoutPipe()
 	if err != nil {
@@ -161,7 +162,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Consent                                                            string
 			Managed, Fixed                                                     string
 			Digest, Lost                                                       string
-			Change                                                             []string
+			Change, Bar, Behind, Columns, Cells, Keys                          []string
+			JSON, Rest                                                         string
+			Named                                                              bool
 			Asked, Back                                                        int
 			Stolen                                                             []int
 		}
@@ -218,6 +221,17 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
 	}
+	var exact struct{ Path, Text string }
+	if err := json.Unmarshal([]byte(n.JSON), &exact); err != nil || exact.Path != "plan.md" || exact.Text != text || strings.Join(n.Keys, " ") != "path text" || !strings.Contains(n.Rest, "the tag 39 of many") {
+		t.Errorf("the input on the page has the members %q, and as JSON %.80q…, %v, that of another call %q; want path and text, exactly what was asked, and all tags",
+			n.Keys, n.JSON, err, n.Rest)
+	}
+	if got := strings.Join(n.Bar, " "); got != "Now Approvals Tasks Chat More" || len(n.Behind) < 11 {
+		t.Errorf("a phone has %q in its bar and %q behind More, want the four pages of every day, and the others", got, n.Behind)
+	}
+	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named || got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
+		t.Errorf("the tasks: got %q, with the names of columns on a phone %v; want columns of title, program, state, what is waited for and age", got, n.Named)
+	}
 	if n.Lost != "" || float64(n.Back) > atMost(5000) {
 		t.Errorf("after kill -9 the pages lost %q and were live again after %d ms, want nothing, and %.0f ms at most", n.Lost, n.Back, atMost(5000))
 	}
@@ -273,6 +287,16 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			t.Errorf("with the cookie alone: got status %d, want a refusal each time: %v", status, n.Stolen)
 		}
 	}
+}
+
+// zipFolder packs a folder into a new zip file.
+func zipFolder(file, folder string) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	w := zip.NewWriter(f)
+	return errors.Join(w.AddFS(os.DirFS(folder)), w.Close(), f.Close())
 }
 
 // addChannel adds an account of a chat service, with a person.

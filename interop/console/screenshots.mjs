@@ -65,7 +65,7 @@ try {
     run("tasks", "create", "ls -l; sleep 600", "--agent", "shell", "--scratch");
     const [thread] = await (await fetch(`${url}/api/coding-agents/coordinator/threads`, { headers: { Authorization: `Bearer ${admin}` } })).json();
     const records = await (await fetch(`${url}/api/v1/audit?limit=1`, { headers: { Authorization: `Bearer ${admin}` } })).json();
-    for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/notifications", "/system"]) {
+    for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/add", "/add/mcp", "/add/extension", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/notifications", "/system"]) {
       for (const [width, height] of [[320, 700], [1024, 768], [1600, 1000]]) {
         await page.setViewportSize({ width, height });
         for (const theme of ["light", "dark"]) {

@@ -16,9 +16,10 @@ page.on("pageerror", (e) => page.frames().length && seen.errors.push(e.message))
 await page.goto(link);
 await page.locator("nav").waitFor();
 
-// The endpoint is connected on the page Connect, and says what it is.
-await page.goto(`${base}/console/connect`);
-await page.getByLabel("Or add").selectOption({ label: "Endpoint with modules" });
+// The endpoint is added on its page, and says what it is.
+await page.goto(`${base}/console/providers`);
+await page.getByRole("link", { name: "Add a provider" }).click();
+await page.getByRole("link", { name: "Endpoint A program" }).click();
 await page.getByLabel("Name").fill("far");
 await page.getByLabel("URL").fill(endpoint);
 await page.getByLabel("Its token").fill("token-of-far");
@@ -31,7 +32,7 @@ await page.getByText("Connected as far").waitFor();
 seen.connected = await page.getByText("Connected as far").textContent();
 
 // Another one is made by a cloud, with the person's token there.
-await page.getByLabel("Or add").selectOption({ label: "Endpoint that a cloud makes" });
+await page.goto(`${base}/console/add/cloud`);
 await page.getByLabel("Name").fill("above");
 await page.getByLabel("Your token at the cloud").fill("key-at-the-cloud");
 await page.getByLabel("Address of the cloud").fill(cloud);

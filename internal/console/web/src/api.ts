@@ -42,8 +42,9 @@ async function once(method: string, path: string, body: unknown, verified: strin
   if (verified) headers["Junctor-Verification"] = verified;
   const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
-    headers["Content-Type"] = "application/json";
-    init.body = JSON.stringify(body);
+    const file = body instanceof Blob;
+    headers["Content-Type"] = file ? "application/zip" : "application/json";
+    init.body = file ? body : JSON.stringify(body);
   }
   return fetch(path, init);
 }
@@ -108,7 +109,7 @@ async function answered(method: string, path: string, body: unknown, background:
 }
 
 export const get = <T = any>(path: string, background = false) => call<T>("GET", path, undefined, background);
-export const getText = async (path: string): Promise<string> => (await answered("GET", path, undefined, false, true)).text();
+export const getText = async (path: string, background = false): Promise<string> => (await answered("GET", path, undefined, background, true)).text();
 const maxEvent = 4 << 20; // characters of one line
 
 /** Posts body and passes on each event of the answer, by its name. */

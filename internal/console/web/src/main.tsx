@@ -1,10 +1,11 @@
-import { useSignal, effect } from "@preact/signals";
-import { type ComponentType, h, render } from "preact";
+import { useSignal, effect, signal } from "@preact/signals";
+import { type ComponentChildren, type ComponentType, h, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, call, keep, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
 import { sign } from "./passkey";
+import { providerOf, upstreamKinds } from "./provider";
 import { go, here, href } from "./route";
 import { ago, forThePage, lettersAct, switchLetters, useLoad, visible } from "./ui";
 import { Approvals, ApprovalPage } from "./pages/approvals";
@@ -31,18 +32,30 @@ const pages: { path: string; name: string; group?: string; key?: string }[] = [
   { path: "/approvals", name: "Approvals", key: "a" },
   { path: "/tasks", name: "Tasks", key: "t" },
   { path: "/chat", name: "Chat", key: "c" },
-  { path: "/catalog", name: "Catalog", group: "Capabilities", key: "l" },
-  { path: "/connect", name: "Connect" },
+  { path: "/catalog", name: "Catalog", group: "What agents can use", key: "l" },
   { path: "/providers", name: "Providers", key: "p" },
   { path: "/nodes", name: "Nodes" },
-  { path: "/channels", name: "Channels", key: "h" },
   { path: "/views", name: "Views", key: "v" },
+  { path: "/connect", name: "Connect an agent", group: "Who uses it" },
+  { path: "/channels", name: "Channels", key: "h" },
+  { path: "/access", name: "Access" },
   { path: "/audit", name: "Audit", group: "Control", key: "u" },
   { path: "/usage", name: "Usage" },
-  { path: "/access", name: "Access" },
   { path: "/notifications", name: "Notifications" },
   { path: "/system", name: "System", key: "s" },
 ];
+
+/** The pages that a phone has in its bar, with their icons; the rest is behind More. */
+const inBar: Record<string, string> = {
+  "/": "M3 12h4l3-7 4 14 3-7h4",
+  "/approvals": "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18M8 12l3 3 5-6",
+  "/tasks": "M4 6h16M4 12h16M4 18h10",
+  "/chat": "M4 5h16v11H9l-5 4z",
+};
+
+const phone = matchMedia("(max-width: 760px)");
+const narrow = signal(phone.matches);
+phone.addEventListener("change", () => (narrow.value = phone.matches));
 
 const theme = () => document.documentElement.dataset.theme ?? "light";
 
@@ -77,7 +90,7 @@ function Page() {
     case "":
       return <Now />;
     case "approvals":
-      return second ? <ApprovalPage id={second} /> : <Approvals />;
+      return second ? <ApprovalPage id={second} key={second} /> : <Approvals />;
     case "tasks":
       return second ? <TaskPage id={second} /> : <Tasks />;
     case "chat":
@@ -91,6 +104,8 @@ function Page() {
       return <Later load={() => import("./pages/kit").then((m) => m.Kit)} />;
     case "explain":
       return <ExplanationPage id={second} />;
+    case "add":
+      return <Later load={() => import("./pages/add").then((m) => m.Add)} />;
     case "connect":
       return <Connect />;
     case "providers":
@@ -142,8 +157,9 @@ async function signOut(): Promise<void> {
   location.assign(end.url);
 }
 
-// commands are in the palette too, because the narrow page has no room for their buttons.
-const commands = [
+// commands are in the palette beside the pages.
+const commands: { label: string; kind: string; path: string; do?: () => void }[] = [
+  { label: "Add a provider: MCP server, API, agent, endpoint, device or extension", kind: "page", path: "/add" },
   { label: "Keys of one letter on or off", kind: "command", path: "+", do: switchLetters },
   { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },
   { label: "Sign out", kind: "command", path: "-", do: () => void signOut() },
@@ -177,7 +193,7 @@ function Palette(p: { close: () => void }) {
     if (c.name.startsWith(q.split(" ")[0])) items.push({ label: visible(c.name), kind: visible(c.summary), path: `${chat}?text=${encodeURIComponent(`${c.name} `)}` });
   }
   if (q) for (const t of tools.data?.tools ?? []) {
-    items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
+    items.push({ label: visible(t.tool), kind: providerOf(t.provider).join(" "), path: `/catalog/${encodeURIComponent(t.tool)}` });
   }
   const open = (i: number) => {
     if (items[i]?.do) items[i].do();
@@ -282,6 +298,41 @@ function Live() {
   );
 }
 
+function Icon(p: { path: string }) {
+  return (
+    <svg viewBox="0 0 24 24" aria-hidden="true">
+      <path d={p.path} />
+    </svg>
+  );
+}
+
+/** The pages that the bar of a phone has no room for, over the page. */
+function Sheet(p: { close: () => void; account: ComponentChildren; children: ComponentChildren }) {
+  const box = useRef<HTMLDialogElement>(null);
+  useEffect(() => box.current?.showModal(), []);
+  return (
+    <dialog
+      ref={box}
+      class="sheet"
+      aria-label="More pages"
+      onClose={p.close}
+      onClick={(e) => {
+        if (e.target === box.current || (e.target as Element).closest("a")) box.current?.close(); // what is beside it is the dialog's too
+      }}
+    >
+      <div class="pages">
+        <span class="opt">
+          {p.account}
+          <button type="button" class="plain" autofocus onClick={() => box.current?.close()}>
+            Close
+          </button>
+        </span>
+        {p.children}
+      </div>
+    </dialog>
+  );
+}
+
 const maxTabs = 20;
 
 function Shell(p: { who: string }) {
@@ -290,9 +341,14 @@ function Shell(p: { who: string }) {
   const tabs = useContributed("nav").slice(0, maxTabs); // the page Views lists all
   const waiting = attention.data?.total ?? 0;
   const path = here.value.split("?")[0];
-  const at = path.replace(/^\/(choices|explain)(?=\/|$)/, "/catalog"); // its pages
+  const at = path.replace(/^\/(choices|explain)(?=\/|$)/, "/catalog").replace(/^\/add(?=\/|$)/, "/providers"); // their pages
   const current = pages.findLast((x) => x.path === "/" ? at === "/" : at === x.path || at.startsWith(`${x.path}/`));
-  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current?.path]);
+  const more = useSignal(false);
+  const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^upstream\./, 60000);
+  useEffect(() => {
+    upstreamKinds.value = Object.fromEntries((upstreams.data?.upstreams ?? []).map((u) => [u.name, u.kind]));
+  }, [upstreams.data]);
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest" }), [current?.path]);
   useEffect(() => {
     document.title = `${waiting ? `(${waiting}) ` : ""}${current?.name ?? "junctor"} · junctor`;
   }, [waiting, current?.name]);
@@ -333,6 +389,30 @@ function Shell(p: { who: string }) {
       </button>
     </>
   );
+  const link = (x: (typeof pages)[number], icon?: string) => (
+    <a key={x.path} href={href(x.path)} aria-current={x === current ? "page" : undefined} title={x.key ? `g ${x.key}` : undefined}>
+      {icon && <Icon path={icon} />}
+      {x.name}
+      {x.path === "/" && waiting > 0 && <span class="n wait">{waiting}</span>}
+      {x.path === "/approvals" && (attention.data?.approvals ?? 0) > 0 && <span class="n wait">{attention.data?.approvals}</span>}
+    </a>
+  );
+  const links = (list: typeof pages) => (
+    <>
+      {list.map((x) => (
+        <>
+          {x.group && <h2>{x.group}</h2>}
+          {link(x)}
+        </>
+      ))}
+      {tabs.length > 0 && <h2>Of endpoints</h2>}
+      {tabs.map((t) => (
+        <a key={tabPath(t)} href={href(tabPath(t))} aria-current={path === tabPath(t) ? "page" : undefined} title={`From ${visible(t.module)}`}>
+          <span class="clip">{visible(t.label || t.id)}</span>
+        </a>
+      ))}
+    </>
+  );
   return (
     <div class="app">
       <header class="top">
@@ -350,25 +430,24 @@ function Shell(p: { who: string }) {
         <Live />
         <span class="opt">{account()}</span>
       </header>
-      <nav aria-label="Pages">
-        {pages.map((x) => (
-          <>
-            {x.group && <h2>{x.group}</h2>}
-            <a key={x.path} href={href(x.path)} aria-current={x === current ? "page" : undefined} title={x.key ? `g ${x.key}` : undefined}>
-              {x.name}
-              {x.path === "/" && waiting > 0 && <span class="n wait">{waiting}</span>}
-              {x.path === "/approvals" && (attention.data?.approvals ?? 0) > 0 && <span class="n wait">{attention.data?.approvals}</span>}
-            </a>
-          </>
-        ))}
-        {tabs.length > 0 && <h2>Of endpoints</h2>}
-        {tabs.map((t) => (
-          <a key={tabPath(t)} href={href(tabPath(t))} aria-current={path === tabPath(t) ? "page" : undefined} title={`From ${visible(t.module)}`}>
-            <span class="clip">{visible(t.label || t.id)}</span>
-          </a>
-        ))}
-        <span class="me">{account()}</span>
-      </nav>
+      {narrow.value ? (
+        <nav aria-label="Pages" class="five">
+          {pages.filter((x) => inBar[x.path]).map((x) => link(x, inBar[x.path]))}
+          <button type="button" aria-haspopup="dialog" aria-expanded={more.value} aria-current={current && inBar[current.path] ? undefined : "true"} onClick={() => (more.value = true)}>
+            <Icon path="M5 12h.01M12 12h.01M19 12h.01" />
+            More
+          </button>
+        </nav>
+      ) : (
+        <nav aria-label="Pages" class="pages">
+          {links(pages)}
+        </nav>
+      )}
+      {more.value && narrow.value && (
+        <Sheet close={() => (more.value = false)} account={account()}>
+          {links(pages.filter((x) => !inBar[x.path]))}
+        </Sheet>
+      )}
       <main id="main">
         {!connected.value && (
           <p class="note bad" role="alert">

@@ -14,7 +14,7 @@ export interface Loaded<T> {
 }
 
 /** Loads path, again whenever the feed tells an event that topics match, and every few seconds. */
-export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, everyMs = 15000): Loaded<T> {
+export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, everyMs = 15000, read: (path: string, background: boolean) => Promise<T> = get): Loaded<T> {
   const [state, set] = useState<{ path: string | null; data: T | null; error: Failure | null; at: number }>({ path, data: null, error: null, at: 0 });
   const run = useRef<() => Promise<void>>(async () => {});
   useEffect(() => {
@@ -30,7 +30,7 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
       }
       busy = true;
       try {
-        const data = await get<T>(path, background);
+        const data = await read(path, background);
         if (!stopped) set({ path, data, error: null, at: Date.now() });
       } catch (e) {
         const error = e instanceof Failure ? e : new Failure(0, "unavailable", "", "The server does not answer.", "It may be restarting; this page tries again.", {});
@@ -159,7 +159,7 @@ export function Tag(p: { is?: Meaning; children: ComponentChildren }) {
   return <span class={`tag ${p.is ?? ""}`}>{p.children}</span>;
 }
 
-export function Title(p: { children: ComponentChildren; sub?: ComponentChildren; up?: [name: string, path: string] }) {
+export function Title(p: { children: ComponentChildren; sub?: ComponentChildren; up?: [name: string, path: string]; action?: [name: string, path: string] }) {
   return (
     <>
       {p.up && (
@@ -167,9 +167,27 @@ export function Title(p: { children: ComponentChildren; sub?: ComponentChildren;
           <a href={href(p.up[1])}>{p.up[0]}</a> /
         </p>
       )}
-      <h1 tabIndex={-1}>{p.children}</h1>
+      <div class="titled">
+        <h1 tabIndex={-1}>{p.children}</h1>
+        {p.action && (
+          <a class="b p" href={href(p.action[1])}>
+            {p.action[0]}
+          </a>
+        )}
+      </div>
       <p class="sub">{p.sub}</p>
     </>
+  );
+}
+
+/** The names of the columns of a list, for people who see it; its rows read the same without them. */
+export function Head(p: { of: string; names: string[] }) {
+  return (
+    <div class={`row ${p.of} head opt`} aria-hidden="true">
+      {p.names.map((name) => (
+        <span key={name}>{name}</span>
+      ))}
+    </div>
   );
 }
 
@@ -205,7 +223,7 @@ export function Ago(p: { at: string | number }) {
 }
 
 /** A button that runs an action once at a time and shows its failure beside it. */
-export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>; kind?: string; title?: string; onFail?: (e: Failure) => void }) {
+export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>; kind?: string; title?: string; off?: boolean; onFail?: (e: Failure) => void }) {
   const busy = useSignal(false);
   const wrong = useSignal("");
   return (
@@ -214,7 +232,7 @@ export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>
         type="button"
         class={`b ${p.kind ?? ""}`}
         title={p.title}
-        disabled={busy.value}
+        disabled={busy.value || p.off}
         onClick={async (e) => {
           e.preventDefault();
           e.stopPropagation();
@@ -269,10 +287,10 @@ const keysOff = "junctor.keys";
 export const lettersAct = () => localStorage.getItem(keysOff) !== "off";
 export const switchLetters = () => (lettersAct() ? localStorage.setItem(keysOff, "off") : localStorage.removeItem(keysOff));
 
-/** Whether a key is for the page: not for a field or dialog, and no shortcut of the browser. */
+/** Whether a key is for the page: not for a field or dialog, and no shortcut of the browser. A switch takes no letters. */
 export const forThePage = (e: KeyboardEvent) => {
-  const t = e.target as HTMLElement;
-  return !(e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]"));
+  const t = e.target as HTMLInputElement;
+  return !(e.ctrlKey || e.metaKey || e.altKey || (/^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) && t.type !== "checkbox") || t.isContentEditable || document.querySelector("dialog[open]"));
 };
 
 export const count = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`;

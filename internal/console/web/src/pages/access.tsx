@@ -2,7 +2,8 @@ import { useSignal } from "@preact/signals";
 import { post, remove } from "../api";
 import { toolOf } from "../approval";
 import { add, offered } from "../passkey";
-import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
+import { Provider } from "../provider";
+import { Act, Ago, Empty, Show, Tag, Title, count, useLoad, visible } from "../ui";
 
 function Passkeys() {
   const passkeys = useLoad<{ passkeys: any[] }>("/api/v1/console/passkeys", /^passkey\./);
@@ -53,7 +54,7 @@ function May(p: { people: string[] }) {
   return (
     <>
       <h2>
-        May it? <span class="n">what the rules decide about a call; nothing is called</span>
+        Try the rules <span class="n">what the rules decide about a call; nothing is called</span>
       </h2>
       <form
         class="bar"
@@ -83,12 +84,33 @@ function May(p: { people: string[] }) {
                   </div>
                 ))}
               </span>
-              <span class="who opt clip">{visible(r.provider)}</span>
+              <span class="opt clip">
+                <Provider of={r.provider} />
+              </span>
             </li>
           ))}
         </ul>
       )}
     </>
+  );
+}
+
+function Tokens(p: { list: any[]; reload: () => Promise<void> }) {
+  return (
+    <ul class="list">
+      {p.list.map((t) => (
+        <li class="row c-four" key={t.id}>
+          <b class="clip">
+            {t.role}:{visible(t.name)}
+          </b>
+          <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
+          <span class="who">{t.used ? <>used <Ago at={t.used} /></> : "never used"}</span>
+          <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? Its next request is refused.`) ? remove(`/api/v1/tokens/${t.id}`).then(p.reload) : Promise.resolve())}>
+            Revoke
+          </Act>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -103,11 +125,11 @@ export function Access() {
   const live = (t: any) => !t.revoked && (!t.expires || Date.parse(t.expires) > Date.now());
   return (
     <>
-      <Title sub="Who may do what: tokens, grants, rules, secrets and browsers.">Access</Title>
+      <Title sub="Who comes in: tokens, passkeys and browsers. What they may do: grants and rules. And the secrets that providers use.">Access</Title>
       <h2>Tokens</h2>
       <div class="bar">
         <input aria-label="Name of a new agent token" placeholder="name, such as codex" value={name.value} onInput={(e) => (name.value = e.currentTarget.value)} />
-        <Act do={async () => ((made.value = await post("/api/v1/tokens", { role: "agent", name: name.value })), (name.value = ""), tokens.reload())}>Create an agent token</Act>
+        <Act kind="p" do={async () => ((made.value = await post("/api/v1/tokens", { role: "agent", name: name.value })), (name.value = ""), tokens.reload())}>Create an agent token</Act>
       </div>
       {made.value && (
         <p class="note">
@@ -115,25 +137,40 @@ export function Access() {
         </p>
       )}
       <Show of={tokens}>
-        {({ tokens: list }) => (
+        {({ tokens: all }) => {
+          const list = all.filter(live);
+          const short = list.filter((t) => t.role === "task" || t.role === "node");
+          return (
+            <>
+              <Tokens list={list.filter((t) => !short.includes(t))} reload={tokens.reload} />
+              {short.length > 0 && (
+                <details class="more">
+                  <summary>{count(short.length, "token")} of running tasks and devices</summary>
+                  <Tokens list={short} reload={tokens.reload} />
+                </details>
+              )}
+            </>
+          );
+        }}
+      </Show>
+      <Passkeys />
+      <h2>Browsers</h2>
+      <Show of={sessions}>
+        {({ sessions: list }) => (
           <ul class="list">
-            {list.filter(live).map((t) => (
-              <li class="row c-four" key={t.id}>
-                <b class="clip">
-                  {t.role}:{visible(t.name)}
-                </b>
-                <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
-                <span class="who">{t.used ? <>used <Ago at={t.used} /></> : "never used"}</span>
-                <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? Its next request is refused.`) ? remove(`/api/v1/tokens/${t.id}`).then(tokens.reload) : Promise.resolve())}>
-                  Revoke
+            {list.map((s) => (
+              <li class="row c-four" key={s.id}>
+                <b class="clip">{visible(s.principal)}</b>
+                <span class="m opt clip">{s.id}</span>
+                <Ago at={s.used} />
+                <Act kind="d" do={() => remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload)}>
+                  Sign out
                 </Act>
               </li>
             ))}
           </ul>
         )}
       </Show>
-      <May people={(tokens.data?.tokens ?? []).filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role)).sort((a, b) => Number(b.role === "agent") - Number(a.role === "agent")).map((t) => `${t.role}:${t.name}`)} />
-      <Passkeys />
       <h2>Grants</h2>
       <Show of={grants}>
         {({ grants: list }) => {
@@ -156,6 +193,7 @@ export function Access() {
           );
         }}
       </Show>
+      <May people={(tokens.data?.tokens ?? []).filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role)).sort((a, b) => Number(b.role === "agent") - Number(a.role === "agent")).map((t) => `${t.role}:${t.name}`)} />
       <h2>
         Rules <span class="n">change them with junctor policy, or in the policy folder</span>
       </h2>
@@ -194,23 +232,6 @@ export function Access() {
             </ul>
           )
         }
-      </Show>
-      <h2>Browsers</h2>
-      <Show of={sessions}>
-        {({ sessions: list }) => (
-          <ul class="list">
-            {list.map((s) => (
-              <li class="row c-four" key={s.id}>
-                <b class="clip">{visible(s.principal)}</b>
-                <span class="m opt clip">{s.id}</span>
-                <Ago at={s.used} />
-                <Act kind="d" do={() => remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload)}>
-                  Sign out
-                </Act>
-              </li>
-            ))}
-          </ul>
-        )}
       </Show>
     </>
   );

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
-import { post } from "../api";
-import { Act, Show, Tag, type Meaning, bytes, json, useLoad, visible } from "../ui";
+import { getText, post } from "../api";
+import { Act, Show, Tag, type Meaning, bytes, useLoad, visible } from "../ui";
 import type { Approval, Shown } from "../approval";
 
 export const topics = /^(approval|confirmation|grant)\./;
@@ -8,7 +8,6 @@ export const states: Record<string, Meaning> = { pending: "wait", approved: "ok"
 
 /** Whether a program waits for the answer, which it takes as it is. */
 export const waits = (a: Approval) => a.kind === "terminal" || a.kind === "question";
-
 
 export function Field(p: { secret?: boolean; label?: string; value: string; set: (v: string) => void }) {
   return p.secret ? (
@@ -87,18 +86,16 @@ export function Answers(p: { a: Approval; done: () => void }) {
 
 /** What a waiting program asks, with all of its input and its answers. */
 export function Asking(p: { id: string; done: () => void }) {
-  const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics, 3000);
+  const one = useLoad(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics, 3000, readApproval);
   return (
     <Show of={one}>
-      {({ approval: a, input }) =>
+      {({ approval: a, whole }) =>
         a.state === "pending" ? (
           <div>
             <p>
               <b>{visible(a.summary)}</b>
             </p>
-            <Values title="Details" list={a.shown?.details} />
-            <Values title="Everything that was asked" list={a.shown?.members} />
-            {input !== undefined && <Whole input={input} />}
+            <Asked a={a} whole={whole} />
             <Answers a={a} done={() => (one.reload(), p.done())} />
           </div>
         ) : (
@@ -111,53 +108,114 @@ export function Asking(p: { id: string; done: () => void }) {
   );
 }
 
-export function Values(p: { title: string; list?: Shown[] }) {
-  if (!p.list || p.list.length === 0) return null;
+/** The whole input of a call: its value, and its text as the server sent it. */
+export interface WholeInput {
+  input: unknown;
+  text: string;
+}
+
+/** Reads an approval. The text of its input is the last member of the answer; a quote cannot be in a string as it is. */
+export async function readApproval(path: string, background = false): Promise<{ approval: Approval; whole?: WholeInput }> {
+  const answer = await getText(path, background);
+  const { approval, input } = JSON.parse(answer);
+  if (input === undefined) return { approval };
+  const text = answer.slice(answer.indexOf(',"input":') + 9, answer.lastIndexOf("}"));
+  try {
+    JSON.parse(text);
+    return { approval, whole: { input, text } };
+  } catch {
+    return { approval, whole: { input, text: JSON.stringify(input) } };
+  }
+}
+
+const utf8 = (s: string) => new TextEncoder().encode(s).length;
+
+/** The string at the name of a shown value, such as edits[0].newText, or undefined. */
+function stringAt(of: unknown, name = ""): string | undefined {
+  if (!/^([\w$-]+|\[\d+\])?((\.[\w$-]+)|\[\d+\])*$/.test(name)) return undefined;
+  let v: any = of;
+  for (const [step] of name.matchAll(/[\w$-]+/g)) v = v && typeof v === "object" && Object.hasOwn(v, step) ? v[step] : undefined;
+  return typeof v === "string" ? v : undefined;
+}
+
+/** What a call asks for, whole and once: as its members, or as JSON, byte by byte. A value whose end the members do not show
+ * has it shown as JSON first. Once an approval is decided there are the members only, long ones with their beginning. */
+export function Asked(p: { a: Approval; whole?: WholeInput }) {
+  const { argv = [], details = [], members = [] } = p.a.shown ?? {};
+  // Where only the beginning of a detail is shown, what is whole has the details too.
+  const hasDetails = details.some((v) => v.bytes);
+  const both = hasDetails ? (p.whole?.input as { details?: unknown; input?: unknown }) : { input: p.whole?.input };
+  const rowsOf = (list: Shown[], of: unknown) =>
+    list.map((v) => {
+      const text = stringAt(of, v.name);
+      const fits = text !== undefined && v.value.startsWith('"') && (!v.bytes || v.bytes === utf8(text));
+      return { v, text: fits && (v.bytes || text.includes("\n") || text.length > 80) ? text : undefined };
+    });
+  const rows = [...rowsOf(details, both?.details), ...rowsOf(members, both?.input)];
+  const cut = p.whole !== undefined && (rows.some(({ v, text }) => v.bytes && text === undefined) || argv.some((v) => v.bytes));
+  const asJSON = useSignal(cut);
+  const json = asJSON.value && p.whole;
+  const beside = !json ? rows : hasDetails ? [] : rows.slice(0, details.length);
   return (
     <>
-      <h2>{p.title}</h2>
-      <div class="code">
-        <dl class="members">
-          {p.list.map((v, i) => (
-            <>
-              <dt>{visible(v.name ?? (p.title === "Program and arguments" ? String(i) : "input"))}</dt>
-              <dd>
-                {visible(v.value)}
-                {v.bytes ? <span class="who"> … {bytes(v.bytes)} in all, whole below; SHA-256 {v.sha256}</span> : null}
-              </dd>
-            </>
-          ))}
-        </dl>
-      </div>
+      {argv.length > 0 && (
+        <>
+          <h2>Program and arguments</h2>
+          <div class="code">
+            <dl class="members">
+              {argv.map((v, i) => (
+                <Member key={i} name={String(i)} v={v} />
+              ))}
+            </dl>
+          </div>
+        </>
+      )}
+      {(p.whole || rows.length > 0) && (
+        <>
+          <h2>Everything that was asked</h2>
+          <div class="code" role="group" aria-label="Everything that was asked">
+            {p.whole && (
+              <div class="h">
+                <span>{bytes(utf8(p.whole.text))}</span>
+                <label class="toggle">
+                  <input type="checkbox" role="switch" checked={asJSON.value} onChange={(e) => (asJSON.value = e.currentTarget.checked)} /> As JSON
+                </label>
+              </div>
+            )}
+            {beside.length > 0 && (
+              <dl class="members">
+                {beside.map(({ v, text }, i) => (
+                  <Member key={i} name={v.name ?? "input"} v={v} text={text} />
+                ))}
+              </dl>
+            )}
+            {json && <pre tabIndex={0}>{visible(json.text)}</pre>}
+          </div>
+        </>
+      )}
     </>
   );
 }
 
-/** The whole input, every byte of it: long texts as text, the rest as JSON. */
-export function Whole(p: { input: unknown }) {
-  const texts: [string, string][] = [];
-  if (p.input && typeof p.input === "object" && !Array.isArray(p.input)) {
-    for (const [name, v] of Object.entries(p.input)) if (typeof v === "string" && (v.length > 80 || v.includes("\n"))) texts.push([name, v]);
-  }
+function Member(p: { name: string; v: Shown; text?: string }) {
   return (
     <>
-      <h2>The whole input</h2>
-      {texts.map(([name, v]) => (
-        <div class="code" key={name}>
-          <div class="h">
-            <span class="m">{visible(name)}</span>
-            <span>{bytes(new TextEncoder().encode(v).length)}</span>
-          </div>
-          <pre tabIndex={0}>{visible(v)}</pre>
-        </div>
-      ))}
-      <div class="code">
-        <div class="h">
-          <span>As JSON</span>
-          <span>{bytes(new TextEncoder().encode(JSON.stringify(p.input)).length)}</span>
-        </div>
-        <pre tabIndex={0}>{json(p.input)}</pre>
-      </div>
+      <dt>{visible(p.name)}</dt>
+      <dd>
+        {p.text !== undefined ? (
+          <pre tabIndex={0}>{visible(p.text)}</pre>
+        ) : (
+          <>
+            {visible(p.v.value)}
+            {p.v.bytes ? (
+              <span class="who">
+                {" "}
+                … {bytes(p.v.bytes)} in all; SHA-256 {p.v.sha256}
+              </span>
+            ) : null}
+          </>
+        )}
+      </dd>
     </>
   );
 }

@@ -4,8 +4,9 @@ import { Failure, post } from "../api";
 import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, forThePage, lettersAct, useLoad, visible } from "../ui";
+import { ownerOf } from "../provider";
 import { Change } from "./compare";
-import { Answers, Values, Whole, states, topics, waits } from "./answers";
+import { Answers, Asked, readApproval, states, topics, waits } from "./answers";
 
 /** What the call would do, in one line: its first values. */
 export function Gist(p: { a: Approval }) {
@@ -117,7 +118,7 @@ function Choice(p: { of: (typeof choices)[number]; armed: Signal<string>; kind?:
 }
 
 export function ApprovalPage(p: { id: string }) {
-  const one = useLoad<{ approval: Approval; input?: unknown }>(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics);
+  const one = useLoad(`/api/v1/approvals/${encodeURIComponent(p.id)}`, topics, 15000, readApproval);
   const armed = useSignal("");
   const failed = useSignal<Failure | null>(null);
   const run = async (decision: string) => {
@@ -144,14 +145,14 @@ export function ApprovalPage(p: { id: string }) {
   });
   return (
     <Show of={one}>
-      {({ approval: a, input }) => (
+      {({ approval: a, whole }) => (
         <>
           <Title
             up={["Approvals", "/approvals"]}
             sub={
               <>
                 <b title={visible(a.principal)}>{visible(actor(a))}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
-                {a.module && <> of {visible(a.module)}</>}. Effect: <b>{a.effect}</b>.
+                {a.module && <> of {ownerOf(a.module)}</>}. Effect: <b>{a.effect}</b>.
               </>
             }
           >
@@ -159,11 +160,8 @@ export function ApprovalPage(p: { id: string }) {
           </Title>
           <div class="two after">
             <div>
-              <Values title="Program and arguments" list={a.shown?.argv} />
-              <Values title="Details" list={a.shown?.details} />
-              <Values title="Everything that was asked" list={a.shown?.members} />
-              {input !== undefined && pending && <Change a={a} input={input} />}
-              {input !== undefined && <Whole input={input} />}
+              <Asked a={a} whole={whole} />
+              {whole && pending && <Change a={a} input={whole.input} />}
               {!pending && <p class="note">The input is kept only while an approval is pending. Its digest stays: {a.input_digest}</p>}
             </div>
             <aside>

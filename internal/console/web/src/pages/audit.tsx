@@ -3,7 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { get } from "../api";
 import { go, here, href } from "../route";
 import { toolOf } from "../approval";
-import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
+import { Provider } from "../provider";
+import { Act, Ago, Empty, Head, More, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
 
 export interface Row {
   seq: number;
@@ -15,6 +16,7 @@ export interface Row {
   action: string | null;
   user_id: string | null;
   session_id: string | null;
+  extension_id?: string | null;
   duration_seconds: number;
   metadata: any;
   hash: string;
@@ -52,7 +54,7 @@ function known(v: any): any {
 /** What a record is about. */
 export function subject(r: Row): string {
   const m = r.metadata ?? {};
-  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task;
+  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task ?? r.extension_id;
   return name ? toolOf(String(name)) : eventWord(r.event);
 }
 
@@ -153,17 +155,18 @@ export function Audit() {
             <Empty>No record matches the filter {[...query].filter(([k]) => k !== "limit").map(([k, v]) => `${k}=${v}`).join(", ")}.</Empty>
           ) : (
             <>
+              <Head of="c-audit" names={["No.", "Event", "About", "Who", "Age"]} />
               <Virtual
                 label="Records, newest first"
                 items={records}
                 row={(r, _, style) => (
                   <a class="row c-audit" style={style} key={r.seq} href={href(`/audit/${r.seq}`)}>
-                    <span class="t opt">{r.seq}</span>
+                    <span class="n opt">{r.seq}</span>
                     <span class="clip">
                       <EventTag r={r} />
                     </span>
                     <span class="clip">
-                      {subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
+                      {subject(r) !== eventWord(r.event) && subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
                     </span>
                     <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
                     <Ago at={r.timestamp} />
@@ -253,7 +256,15 @@ export function AuditRecord(p: { seq: string }) {
                 <dl>
                   <Fact name="Who" value={m.principal?.id ?? r.user_id} />
                   <Fact name="On behalf of" value={m.principal?.on_behalf_of} />
-                  <Fact name="Provider" value={m.provider} />
+                  {m.provider && (
+                    <>
+                      <dt>Provider</dt>
+                      <dd>
+                        <Provider of={m.provider} />
+                        <div class="m who">{visible(m.provider)}</div>
+                      </dd>
+                    </>
+                  )}
                   <Fact name="Effect" value={m.effect} />
                   <Fact name="Rule" value={m.decision?.policy_ids?.join(", ")} />
                   {asked && (

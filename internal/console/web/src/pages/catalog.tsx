@@ -2,11 +2,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
-import { Act, Empty, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
+import { Act, Empty, Head, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
-import { type Explained, Funnel } from "./explain";
+import { Provider } from "../provider";
+import { type Explained, Funnel, Key } from "./explain";
 
 interface Tool {
   name: string;
@@ -69,7 +70,7 @@ export function Catalog() {
       <Show of={list}>
         {({ total }) =>
           total === 0 && !text && !effect.value && !decision.value ? (
-            <Empty command="junctor mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
+            <Empty command="junctor mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. <a href={href("/add")}>Add a provider</a></Empty>
           ) : shown.length === 0 ? (
             <Empty>
               No tool matches “{text}”
@@ -78,11 +79,7 @@ export function Catalog() {
             </Empty>
           ) : (
             <>
-            <div class="row c-cat head opt" aria-hidden="true">
-              {["Tool", "Description", "Provider", "Effect", "Decision"].map((name) => (
-                <span key={name}>{name}</span>
-              ))}
-            </div>
+            <Head of="c-cat" names={["Tool", "Description", "Provider", "Effect", "Decision"]} />
             <Virtual
               label="Tools"
               items={shown}
@@ -92,7 +89,9 @@ export function Catalog() {
                     {toolOf(t.tool)}
                   </b>
                   <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
-                  <span class="who opt clip">{visible(t.provider)}</span>
+                  <span class="opt clip">
+                    <Provider of={t.provider} />
+                  </span>
                   <span class="opt">
                     <Tag is={effects[t.effect]}>{t.effect}</Tag>
                   </span>
@@ -182,7 +181,9 @@ export function CatalogEntry(p: { action: string }) {
           <dl>
             {mine.map((t) => (
               <>
-                <dt>{visible(t.provider)}</dt>
+                <dt>
+                  <Provider of={t.provider} />
+                </dt>
                 <dd>
                   <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag> {t.effect}
                   {t.rules?.map((r) => (
@@ -194,7 +195,7 @@ export function CatalogEntry(p: { action: string }) {
               </>
             ))}
             <Fact name="Name that agents call" value={entry.value?.wireNames?.mcp} />
-            <Fact name="Chosen now" value={why.data?.selected?.provider} />
+            <Key name="Chosen now" of={why.data?.selected?.provider} />
           </dl>
           <p>
             <a href={href(`/audit?cap=${encodeURIComponent(toolOf(p.action))}`)}>Its last calls</a>

@@ -1,5 +1,6 @@
 import { href } from "../route";
 import { toolOf } from "../approval";
+import { withNames } from "../provider";
 import { Ago, Empty, Show, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 
 interface Event {
@@ -25,16 +26,15 @@ const words: Record<string, [Meaning, string]> = {
 function about(e: Event): [string, string] {
   const p = e.payload;
   const what = p.action ?? p.slot ?? p.name ?? p.conflict ?? e.event;
-  const outcome = p.error ? p.error : (p.providerKey ?? p.winner ?? p.requested ?? p.reason ?? p.code ?? "");
-  return [p.action ? toolOf(what) : visible(what), visible(outcome)];
+  const outcome = p.error ? String(p.error).replaceAll("_", " ") : (p.providerKey ?? p.winner ?? p.requested ?? p.reason ?? p.code ?? "");
+  return [p.action ? toolOf(what) : visible(what), withNames(String(outcome))];
 }
 
-/** How the catalog decides between providers: its conflicts, its slots, its last choices, and what operators can add. */
+/** How the catalog decides between providers: its conflicts, its slots, and its last choices. */
 export function Choices() {
   const conflicts = useLoad<{ conflicts: any[] }>("/api/v1/catalog/conflicts", /^(catalog|conflict)\./);
   const slots = useLoad<{ slots: any[]; blocking: any[] }>("/api/v1/catalog/slots", /^catalog\./);
   const events = useLoad<{ events: Event[] }>("/api/v1/catalog/telemetry", /^(catalog|invocation)\./);
-  const catalogs = useLoad<Record<string, any[]>>("/api/v1/catalog/static", /^(catalog|extension)\./, 60000);
   return (
     <>
       <Title up={["Catalog", "/catalog"]} sub="How the catalog decides between providers. An operator changes it in catalog.yaml, or with junctor catalog.">Choices</Title>
@@ -52,7 +52,7 @@ export function Choices() {
                     <b>{visible(c.key)}</b> <span class="who">{visible(c.resolution)}</span>
                     {c.members.map((m: string) => (
                       <div class="out m" key={m}>
-                        {visible(m)} {m === c.winner && <Tag is="ok">chosen</Tag>}
+                        {withNames(m)} {m === c.winner && <Tag is="ok">chosen</Tag>}
                       </div>
                     ))}
                     {c.remediation && <div class="who">{visible(c.remediation)}</div>}
@@ -72,11 +72,12 @@ export function Choices() {
         {({ slots: list }) => (
           <ul class="list" aria-label="Slots">
             {list.map((s) => (
-              <li class="row c-four" key={s.slot}>
-                <b class="clip">{visible(s.slot)}</b>
-                <span class="m opt clip">{visible((s.available ?? []).join(", "))}</span>
+              <li class="row c-flat" key={s.slot} title={`of ${visible((s.available ?? []).join(", "))}`}>
+                <Tag is={s.winner ? "" : "bad"}>{s.winner ? "held" : "empty"}</Tag>
+                <span class="clip">
+                  <b>{visible(s.slot)}</b> <span class="who">{s.winner ? `by ${withNames(s.winner)}` : visible(s.error ?? "")}</span>
+                </span>
                 <span class="who opt">{visible(String(s.source ?? "").replaceAll("_", " "))}</span>
-                {s.winner ? <span class="m">{visible(s.winner)}</span> : <Tag is="bad">{visible(s.error ?? "no holder")}</Tag>}
               </li>
             ))}
           </ul>
@@ -117,30 +118,6 @@ export function Choices() {
                   </li>
                 );
               })}
-            </ul>
-          );
-        }}
-      </Show>
-      <h2>
-        What can be added <span class="n">from the packages of this server, without running them</span>
-      </h2>
-      <Show of={catalogs}>
-        {(found) => {
-          const list = ["install", "onboarding", "channels", "cli"].flatMap((of) => (found[of] ?? []).map((row: any) => ({ of, row })));
-          return list.length === 0 ? (
-            <Empty>No package describes something to add.</Empty>
-          ) : (
-            <ul class="list" aria-label="What can be added">
-              {list.map(({ of, row }) => (
-                <li class="row c-flat" key={`${of} ${row.id ?? row.name}`}>
-                  <Tag>{of}</Tag>
-                  <span>
-                    <b>{visible(row.label ?? row.title ?? row.name ?? row.id)}</b> <span class="who">{visible(row.blurb ?? row.description ?? row.summary ?? "")}</span>
-                  </span>
-                  <span class="m opt clip">{visible(row.docsPath ?? row.command ?? "")}</span>
-                  {of === "channels" ? <a href={href("/channels")}>Add</a> : <span />}
-                </li>
-              ))}
             </ul>
           );
         }}

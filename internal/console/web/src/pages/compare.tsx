@@ -99,7 +99,7 @@ const maxLines = 5000; // as many elements as a browser draws at once without a 
 function Lines(p: { list: Line[] }) {
   return (
     <div class="code">
-      {p.list.length > maxLines && <div class="h">The first {maxLines} lines; the whole input is below.</div>}
+      {p.list.length > maxLines && <div class="h">The first {maxLines} lines; the whole input is above.</div>}
       <pre tabIndex={0} class="diff" aria-label="Changed lines">
         {p.list.slice(0, maxLines).map(([sign, text], i) => (
           <span key={i} class={sign === "+" ? "add" : sign === "-" ? "del" : sign === "…" ? "who" : undefined}>

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { post } from "../api";
 import { go, here, href } from "../route";
 import { Act, Empty, Show, Tag, Title, type Meaning, useLoad, visible } from "../ui";
+import { Provider, withNames } from "../provider";
 import { Fact } from "./audit";
 
 interface Step {
@@ -97,10 +98,10 @@ export function Funnel(p: { of: Explained }) {
             )}
             <Tag is={meaning}>{word}</Tag>
             <span class="who">
-              {visible(sentences.get(s.step) ?? "")}
+              {withNames(sentences.get(s.step) ?? "")}
               {rejected.map((r) => (
                 <div class="out" key={r.providerKey}>
-                  <span class="m">{visible(r.providerKey)}</span> {reasons[r.reason] ?? visible(r.reason)}
+                  <Provider of={r.providerKey} />: {reasons[r.reason] ?? visible(r.reason)}
                 </div>
               ))}
             </span>
@@ -114,11 +115,12 @@ export function Funnel(p: { of: Explained }) {
 /** The result of a choice in one sentence, and what would change it. */
 function Result(p: { x?: Explanation; error?: { message: string; hint?: string } }) {
   const { x } = p;
-  if (x?.selected || x?.composed?.length) {
+  const runs = x && chosenKeys(x);
+  if (runs?.length) {
     return (
       <p class="note ok">
-        {x.composed?.length ? "All of these run: " : "The call goes to "}
-        <span class="m">{visible(x.composed?.length ? x.composed.map((c) => c.providerKey).join(", ") : x.selected?.providerKey)}</span>.
+        {runs.length > 1 ? "All of these run: " : "The call goes to "}
+        <b>{withNames(runs.join(", "))}</b>.
       </p>
     );
   }
@@ -127,9 +129,9 @@ function Result(p: { x?: Explanation; error?: { message: string; hint?: string }
   const hint = x?.error?.remediation ?? p.error?.hint;
   return (
     <p class="note bad" role="status">
-      {visible(message[0].toUpperCase() + message.slice(1))}
-      {hint && `. ${visible(hint)}`}
-      {x?.error?.wouldSelect && ` It would go to ${visible(x.error.wouldSelect)}.`}
+      {withNames(message[0].toUpperCase() + message.slice(1))}
+      {hint && `. ${withNames(hint)}`}
+      {x?.error?.wouldSelect && ` It would go to ${withNames(x.error.wouldSelect)}.`}
     </p>
   );
 }
@@ -189,7 +191,7 @@ export function WhyPage(p: { action: string }) {
             </div>
             <aside>
               <dl>
-                <Fact name="Chosen" value={w.selected?.provider} />
+                <Key name="Chosen" of={w.selected?.provider} />
                 <Fact name="Capability" value={w.selected?.capability_id} />
                 <Fact name="Generation of the catalog" value={w.explanation?.generation} />
               </dl>
@@ -204,8 +206,24 @@ export function WhyPage(p: { action: string }) {
   );
 }
 
+/** A provider with its key, which an operator writes into catalog.yaml. */
+export function Key(p: { name: string; of?: string }) {
+  if (!p.of) return null;
+  return (
+    <>
+      <dt>{p.name}</dt>
+      <dd>
+        <Provider of={p.of} />
+        <div class="m who">{visible(p.of)}</div>
+      </dd>
+    </>
+  );
+}
+
+const chosenKeys = (x: Explanation) => (x.composed?.length ? x.composed.map((c) => c.providerKey) : x.selected ? [x.selected.providerKey] : []);
+
 /** What a choice came to, in one word. */
-const chosen = (x: Explanation) => (x.composed?.length ? x.composed.map((c) => c.providerKey).join(", ") : (x.selected?.providerKey ?? x.error?.code ?? ""));
+const chosen = (x: Explanation) => chosenKeys(x).join(", ") || (x.error?.code ?? "");
 
 /** /explain/{id}: the choice that was recorded for a call, and the same choice now. */
 export function ExplanationPage(p: { id: string }) {
@@ -237,10 +255,10 @@ export function ExplanationPage(p: { id: string }) {
                     "the same"
                   ) : other.selected || other.composed?.length ? (
                     <>
-                      it goes to <span class="m">{visible(chosen(other))}</span>
+                      it goes to <b>{withNames(chosen(other))}</b>
                     </>
                   ) : (
-                    <>no provider is chosen: {visible(other.error?.message ?? "not decided")}</>
+                    <>no provider is chosen: {withNames(other.error?.message ?? "not decided")}</>
                   )}
                   {other.generation === x?.generation ? ", in the same generation of the catalog." : `; the catalog went from generation ${x?.generation} to ${other.generation}.`}
                 </p>
@@ -249,7 +267,7 @@ export function ExplanationPage(p: { id: string }) {
             <aside>
               <dl>
                 <Fact name="Id" value={x?.id} />
-                <Fact name="Chosen" value={x?.selected?.providerKey} />
+                <Key name="Chosen" of={x?.selected?.providerKey} />
                 <Fact name="Generation of the catalog" value={x?.generation} />
               </dl>
               {x && (

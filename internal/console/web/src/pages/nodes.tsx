@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { post, remove } from "../api";
 import { go, href } from "../route";
-import { Act, Ago, Empty, More, Show, Tag, Title, Virtual, count, useLoad, usePaged, useStill, visible } from "../ui";
+import { Act, Ago, Empty, Head, More, Show, Tag, Title, Virtual, count, useLoad, usePaged, useStill, visible } from "../ui";
 import { Fact } from "./audit";
 
 export function Nodes() {
@@ -15,7 +15,9 @@ export function Nodes() {
   const { list, items, next, more } = usePaged<any>("/api/v1/nodes", "nodes", "cursor", filter, /^(node|skill)\./, 5000);
   return (
     <>
-      <Title sub="Devices that offer functions: they connect to junctor, nothing connects to them.">Nodes</Title>
+      <Title sub="Devices that offer functions: they connect to junctor, nothing connects to them." action={["Add a device", "/add/device"]}>
+        Nodes
+      </Title>
       <div class="bar">
         <input type="search" aria-label="Id" placeholder="part of an id" value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
         <input type="search" aria-label="Function" placeholder="has the function" value={called.value} onInput={(e) => (called.value = e.currentTarget.value)} />
@@ -39,18 +41,18 @@ export function Nodes() {
             </Empty>
           ) : (
             <>
+              <Head of="c-node" names={["Id", "State", "Offers", "Load", "Seen"]} />
               <Virtual
                 label="Nodes"
                 items={items}
                 row={(n, _, style) => (
-                  <a class="row c-four" style={style} key={n.node_id} href={href(`/nodes/${encodeURIComponent(n.node_id)}`)}>
-                    <span class="clip">
-                      <b>{visible(n.node_id)}</b> <Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>
-                    </span>
+                  <a class="row c-node" style={style} key={n.node_id} href={href(`/nodes/${encodeURIComponent(n.node_id)}`)}>
+                    <b class="clip">{visible(n.node_id)}</b>
+                    <Tag is={n.status === "connected" ? "ok" : "bad"}>{n.status}</Tag>
                     <span class="who opt clip">
                       {count(n.functions.length, "function")}, {visible(n.os)}/{visible(n.arch)}
                     </span>
-                    <span class="who opt">load {Math.round((n.current_load ?? 0) * 100)} %</span>
+                    <span class="who opt">{Math.round((n.current_load ?? 0) * 100)} %</span>
                     <Ago at={n.last_heartbeat * 1000} />
                   </a>
                 )}

@@ -31,7 +31,7 @@ export function Now() {
       <Show of={approvals}>
         {() =>
           waiting === 0 ? (
-            <Empty command="junctor setup">When an agent needs a decision, it appears here. Connect an agent first.</Empty>
+            <Empty command="junctor setup">When an agent needs a decision, it appears here. <a href={href("/connect")}>Connect an agent</a> first, here or at the terminal:</Empty>
           ) : (
             <ul class="list">
               {pending.map((a) => (

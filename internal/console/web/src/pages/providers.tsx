@@ -1,88 +1,105 @@
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { get, post, remove } from "../api";
+import { kindWord } from "../provider";
 import { go, href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, json, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, Head, type Loaded, Show, Tag, Title, Trouble, count, json, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
+
+interface Listed {
+  id: string;
+  kind: string;
+  state: string;
+  good: boolean;
+  about: string;
+  offers: ComponentChildren;
+  path?: string;
+  managed?: { file: string };
+}
 
 export function Providers() {
   const upstreams = useLoad<{ upstreams: any[] }>("/api/v1/upstreams", /^(upstream|catalog)\./);
   const endpoints = useLoad<{ endpoints: any[] }>("/api/capability-router/endpoints", /^(endpoint|catalog)\./);
   const extensions = useLoad<{ extensions: any[] }>("/api/v1/extensions", /^(extension|catalog)\./);
+  const loads: Loaded<unknown>[] = [upstreams, endpoints, extensions];
+  const list: Listed[] = [
+    ...(upstreams.data?.upstreams ?? []).map((u) => ({
+      id: u.name,
+      kind: u.kind || "mcp",
+      state: u.disabled ? "disabled" : u.state,
+      good: u.state === "ready",
+      about: u.command?.join(" ") ?? u.url,
+      offers: count(u.counts?.tools ?? 0, "tool"),
+      path: `/providers/${encodeURIComponent(u.name)}`,
+      managed: u.managed,
+    })),
+    ...(endpoints.data?.endpoints ?? []).map((e) => ({
+      id: e.id,
+      kind: "endpoint",
+      state: e.state ?? "",
+      good: e.state === "ready" || e.connected,
+      about: e.baseUrl ?? e.url,
+      offers: (
+        <>
+          {count((e.modules ?? []).length, "module")} <Act do={() => post(`/api/capability-router/endpoints/${encodeURIComponent(e.id)}/sync`).then(endpoints.reload)}>Sync</Act>
+        </>
+      ),
+      managed: e.managed,
+    })),
+    ...(extensions.data?.extensions ?? []).map((x) => ({
+      id: x.id,
+      kind: "extension",
+      state: x.enabled ? "enabled" : "disabled",
+      good: x.enabled,
+      about: x.description,
+      offers: `version ${visible(x.version)}`,
+      path: `/providers/extensions/${encodeURIComponent(x.id)}`,
+    })),
+  ];
+  const loaded = loads.every((l) => l.data !== null);
   return (
     <>
-      <Title sub="What junctor reaches for agents: MCP servers, endpoints and extensions.">Providers</Title>
-      <h2>MCP servers and A2A agents</h2>
-      <Show of={upstreams}>
-        {({ upstreams: list }) =>
-          list.length === 0 ? (
-            <Empty command="junctor mcp add NAME -- COMMAND">No MCP server is connected.</Empty>
-          ) : (
-            <ul class="list">
-              {list.map((u) => (
-                <li key={u.name}>
-                  <a class="row c-four" href={href(`/providers/${encodeURIComponent(u.name)}`)}>
-                    <span class="clip">
-                      <b>{visible(u.name)}</b> <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.disabled ? "disabled" : u.state}</Tag>{" "}
-                      <Managed by={u.managed} />
-                    </span>
-                    <span class="m opt clip">{visible(u.command?.join(" ") ?? u.url)}</span>
-                    <span class="who opt">
-                      {u.confinement === "sandbox" ? `confined (${u.tier})` : (u.confinement ?? "remote")}
-                    </span>
-                    <span class="t">{u.counts?.tools ?? 0} tools</span>
-                  </a>
-                </li>
-              ))}
-            </ul>
-          )
-        }
-      </Show>
-      <h2>Endpoints</h2>
-      <Show of={endpoints}>
-        {(body) => {
-          const list = body.endpoints ?? [];
-          return list.length === 0 ? (
-            <Empty command="junctor connect URL">No endpoint is connected.</Empty>
-          ) : (
-            <ul class="list">
-              {list.map((e: any) => (
-                <li class="row c-four" key={e.id}>
+      <Title sub="What agents can use through junctor: MCP servers, APIs, other agents, endpoints and extensions. Devices are on the page Nodes." action={["Add a provider", "/add"]}>
+        Providers
+      </Title>
+      {loads.find((l) => l.error) && <Trouble error={loads.find((l) => l.error)!.error!} />}
+      {list.length > 0 ? (
+        <>
+          <Head of="c-prov" names={["Name", "Kind", "Program or address", "State", "Offers"]} />
+          <ul class="list" aria-label="Providers">
+            {list.map((p) => {
+              const row = (
+                <>
                   <span class="clip">
-                    <b>{visible(e.id)}</b> <Tag is={e.state === "ready" || e.connected ? "ok" : "bad"}>{visible(e.state ?? "")}</Tag>{" "}
-                    <Managed by={e.managed} />
+                    <b>{visible(p.id)}</b> <Managed by={p.managed} />
                   </span>
-                  <span class="m opt clip">{visible(e.baseUrl ?? e.url)}</span>
-                  <span class="who opt">{(e.modules ?? []).length} modules</span>
-                  <Act do={() => post(`/api/capability-router/endpoints/${encodeURIComponent(e.id)}/sync`).then(endpoints.reload)}>Sync</Act>
+                  <span class="who">{kindWord(p.kind)}</span>
+                  <span class={`opt clip ${p.kind === "extension" ? "who" : "m"}`} title={visible(p.about)}>
+                    {visible(p.about)}
+                  </span>
+                  <Tag is={p.good ? "ok" : p.state === "disabled" ? "" : "bad"}>{visible(p.state)}</Tag>
+                  <span class="t">{p.offers}</span>
+                </>
+              );
+              return (
+                <li key={`${p.kind} ${p.id}`}>
+                  {p.path ? (
+                    <a class="row c-prov" href={href(p.path)}>
+                      {row}
+                    </a>
+                  ) : (
+                    <div class="row c-prov">{row}</div>
+                  )}
                 </li>
-              ))}
-            </ul>
-          );
-        }}
-      </Show>
-      <h2>Extensions</h2>
-      <Show of={extensions}>
-        {({ extensions: list }) =>
-          list.length === 0 ? (
-            <Empty command="junctor extensions install FILE">No extension is installed.</Empty>
-          ) : (
-            <ul class="list">
-              {list.map((x) => (
-                <li key={x.id}>
-                  <a class="row c-four" href={href(`/providers/extensions/${encodeURIComponent(x.id)}`)}>
-                    <span class="clip">
-                      <b>{visible(x.id)}</b> <Tag is={x.enabled ? "ok" : ""}>{x.enabled ? "enabled" : "disabled"}</Tag>
-                    </span>
-                    <span class="who opt clip">{visible(x.description)}</span>
-                    <span class="who opt">{(x.permissions_required ?? []).map(visible).join(", ")}</span>
-                    <span class="t">{visible(x.version)}</span>
-                  </a>
-                </li>
-              ))}
-            </ul>
-          )
-        }
-      </Show>
+              );
+            })}
+          </ul>
+        </>
+      ) : loaded ? (
+        <Empty command="junctor mcp add NAME -- COMMAND">Nothing is connected yet. Add a provider, here or at the terminal:</Empty>
+      ) : (
+        !loads.some((l) => l.error) && <p class="sub">Loading…</p>
+      )}
     </>
   );
 }
@@ -104,13 +121,13 @@ export function ProviderPage(p: { name: string }) {
             up={["Providers", "/providers"]}
             sub={
               <>
-                <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.state}</Tag> {visible(u.error ?? "")} since <Ago at={u.since} />
+                {kindWord(u.kind || "mcp")} <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.state}</Tag> {visible(u.error ?? "")} since <Ago at={u.since} />
               </>
             }
           >
             {visible(u.name)}
           </Title>
-          <div class="two">
+          <div class="two after">
             <div>
               {u.counts?.held + u.counts?.quarantined > 0 && (
                 <div class="note">

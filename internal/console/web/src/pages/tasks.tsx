@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { Failure, get, post } from "../api";
 import { href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, Trouble, type Meaning, useLoad, visible } from "../ui";
+import { Act, Ago, Empty, Head, Show, Tag, Title, Trouble, type Meaning, useLoad, visible } from "../ui";
 import { Asking } from "./answers";
 import { Fact } from "./audit";
 import { Recordings } from "./recording";
@@ -70,8 +70,18 @@ const meaning: Record<string, Meaning> = {
 
 export const threadsPath = "/api/coding-agents/coordinator/threads";
 
+/** What a thread waits for, in a few words. */
+function waitsFor(t: Thread, task?: Task): string {
+  const requests = task?.requests ?? [];
+  if (requests.some((r) => r.approval)) return "your approval";
+  if (requests.length > 0 || t.status === "waiting_on_user") return "your answer";
+  return "";
+}
+
 export function Tasks() {
   const list = useLoad<Thread[]>(threadsPath, /^(task|agent)\./, 5000);
+  const tasks = useLoad<{ tasks: Task[] }>("/api/v1/tasks?limit=100", /^(task|agent|approval)\./);
+  const sessions = useLoad<{ id: string; agentType?: string }[]>("/api/coding-agents", /^(task|agent)\./);
   return (
     <>
       <Title sub="Work that coding agents do for you: each task has its own folder, and you decide what leaves it.">Tasks</Title>
@@ -80,20 +90,24 @@ export function Tasks() {
           threads.length === 0 ? (
             <Empty command={'junctor tasks create "add a health check"'}>No task was created yet.</Empty>
           ) : (
-            <ul class="list">
-              {threads.map((t) => (
-                <li key={t.id}>
-                  <a class="row c-flat" href={href(`/tasks/${t.id}`)}>
-                    <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag>
-                    <span class="clip">
-                      <b>{visible(t.title)}</b> <span class="who">{visible(t.summary)}</span>
-                    </span>
-                    <span class="who opt clip">{visible(t.latestSessionLabel)}</span>
-                    <Ago at={t.updatedAt} />
-                  </a>
-                </li>
-              ))}
-            </ul>
+            <>
+              <Head of="c-task" names={["Title", "Program", "State", "Waits for", "Age"]} />
+              <ul class="list" aria-label="Tasks">
+                {threads.map((t) => (
+                  <li key={t.id}>
+                    <a class="row c-task" href={href(`/tasks/${t.id}`)}>
+                      <span class="clip">
+                        <b>{visible(t.title)}</b> <span class="who">{visible(t.summary)}</span>
+                      </span>
+                      <span class="who opt clip">{visible(sessions.data?.find((s) => s.id === t.latestSessionId)?.agentType ?? "")}</span>
+                      <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag>
+                      <span class="who">{waitsFor(t, tasks.data?.tasks.find((one) => one.thread === t.id))}</span>
+                      <Ago at={t.updatedAt} />
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            </>
           )
         }
       </Show>
@@ -168,7 +182,7 @@ export function TaskPage(p: { id: string }) {
               </div>
               <dl>
                 <Fact name="Task" value={task} />
-                <Fact name="Agent" value={t.latestSessionLabel} />
+                <Fact name="Program" value={t.sessions?.find((one) => one.sessionId === t.latestSessionId)?.framework} />
                 <Fact name="Repository" value={t.latestRepo} />
                 <Fact name="Folder" value={t.latestWorkdir} />
                 <Fact name="Created" value={new Date(t.createdAt).toLocaleString()} />

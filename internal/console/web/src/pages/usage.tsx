@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
 import { toolOf } from "../approval";
 import { href } from "../route";
-import { Empty, Show, Title, useLoad, visible } from "../ui";
+import { Provider } from "../provider";
+import { Empty, Show, Title, count, useLoad, visible } from "../ui";
 
 interface Row {
   agent?: string;
@@ -110,7 +111,7 @@ function Model({ days }: { days: number }) {
                 {r.day} {visible(r.person)}
               </span>
               <span class="t">
-                {r.modelCalls} requests, {r.toolCalls} calls, {r.tokens} tokens{r.cost > 0 && `, cost ${r.cost.toFixed(4)}`}
+                {count(r.modelCalls, "request")}, {count(r.toolCalls, "call")}, {count(r.tokens, "token")}{r.cost > 0 && `, cost ${r.cost.toFixed(4)}`}
               </span>
             </span>
           </li>
@@ -130,16 +131,16 @@ function Group(p: { by: "agent" | "tool" | "provider"; name: string; days: numbe
       <Show of={list}>
         {({ usage }) => {
           if (usage.length === 0) return <Empty>No call was made in this time.</Empty>;
-          const most = Math.max(1, ...usage.map((r) => r.calls + r.refused));
+          const most = Math.max(1, ...usage.map((r) => r.calls));
           return (
             <ul class="list" aria-label={p.name}>
               {usage.map((r) => (
                 <li key={r[p.by]}>
                   <a class="row c-use" href={href(p.to(r))}>
-                    <span class="clip">{visible((p.by === "tool" ? toolOf(r.tool ?? "") : r[p.by]) || "–")}</span>
-                    <meter class="opt" min={0} max={most} value={r.calls + r.refused} aria-hidden="true" />
+                    <span class="clip">{p.by === "provider" && r.provider ? <Provider of={r.provider} /> : visible((p.by === "tool" ? toolOf(r.tool ?? "") : r[p.by]) || "–")}</span>
+                    <meter class="opt" min={0} max={most} value={r.calls} aria-hidden="true" />
                     <span class="t">
-                      {r.calls} calls{r.failed > 0 && `, ${r.failed} failed`}
+                      {count(r.calls, "call")}{r.failed > 0 && `, ${r.failed} failed`}
                       {r.refused > 0 && `, ${r.refused} refused`}
                     </span>
                   </a>

@@ -16,7 +16,7 @@ export function Views() {
       <Show of={list}>
         {({ views }) =>
           views.length === 0 ? (
-            <Empty command="junctor endpoints add URL">No endpoint that is connected has a view.</Empty>
+            <Empty command="junctor endpoints add URL">No endpoint that is connected has a view. <a href={href("/add/endpoint")}>Add an endpoint</a></Empty>
           ) : (
             <ul class="list" aria-label="Views">
               {[...views.map((v) => ({ ...v, path: viewPath(v), kind: v.viewType ?? "gui" })), ...tabs.map((t) => ({ ...t, path: tabPath(t), kind: "tab" }))].map((v) => (
