@@ -95,7 +95,7 @@ func message(b *detect.Blocker, asked string) string {
 	if b.Reason != "" {
 		fmt.Fprintln(&out, "in the words of the model: "+b.Reason)
 	}
-	if len(b.Questions) == 0 && len(b.Input) > 0 {
+	if (len(b.Questions) == 0 || b.Type == "plan") && len(b.Input) > 0 {
 		if tooLong(b) {
 			fmt.Fprintf(&out, "input: %d bytes, which are too many for this question. To allow it, see it with tasks show, of the session.\n",
 				len(b.Input))

@@ -30,7 +30,7 @@ func wrapped(t *testing.T, bin, name, lines string) (dir string) {
 func TestVersionsThatAreNotKnownAreChecked(t *testing.T) {
 	bin, node := commands(t)
 	for _, c := range programs() {
-		if c.name != "claude" && c.name != "codex" && (c.noStructured != "" || os.Getenv("TASK_AGENTS_SHORT") != "") {
+		if c.name != "claude" && c.name != "codex" && (c.not["structured"] != "" || os.Getenv("TASK_AGENTS_SHORT") != "") {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ func TestASessionIsOpenedInItsTerminal(t *testing.T) {
 	bin, _ := commands(t)
 	t.Parallel()
 	for _, c := range programs() {
-		if c.noStructured != "" {
+		if c.not["structured"] != "" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

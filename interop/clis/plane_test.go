@@ -169,10 +169,16 @@ type blocker struct {
 	ID, Type, Prompt, Source, Tool string
 	Input                          json.RawMessage
 	Options                        []string
+	Choices                        []choice
 	Questions                      []struct {
 		ID, Text string
 		Multiple bool
 	}
+}
+
+type choice struct {
+	N             int
+	Label, Effect string
 }
 
 func (b *blocker) String() string {

@@ -80,10 +80,6 @@ func exceptions(name string) []except {
 		if name == "gemini" {
 			list = append(list, except{mode: "structured", presets: every, uses: []string{"question"}, is: missing, why: "not offered"},
 				except{
-					mode: "structured", presets: asking, uses: []string{"into"}, is: asks,
-					why: "its hooks do not run in this mode, and its request has the command as a title only",
-				},
-				except{
 					mode: "structured", presets: every[3:], uses: []string{"into"}, is: runs, why: "its hooks do not run in this mode",
 				},
 				except{
@@ -241,7 +237,7 @@ func TestPresetsHold(t *testing.T) {
 			var list []*trial
 			script := scriptedmodel.Script{}
 			for _, mode := range []string{"structured", "pty"} {
-				if mode == "pty" && (c.noAsking != "" || short) {
+				if mode == "pty" && (c.once != "" || short) {
 					continue
 				}
 				for _, p := range presetNames {
@@ -469,4 +465,36 @@ func TestARunThatWasRefusedIsNotDone(t *testing.T) {
 		}
 		holds(t, dir)
 	}
+}
+
+// TestGeminiAsksAboutNoCommandAtAutonomous: with this preset Gemini CLI nevertheless asks about commands that build, once
+// it has changed a file that tells how. The preset answers, unless the command writes outside of the folder.
+func TestGeminiAsksAboutNoCommandAtAutonomous(t *testing.T) {
+	bin, _ := commands(t)
+	i := slices.IndexFunc(programs(), func(c program) bool { return c.name == "gemini" })
+	c := programs()[i]
+	if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil || os.Getenv("TASK_AGENTS_SHORT") != "" {
+		t.Skip("Gemini CLI is not installed, or the short form; run: make test-agents")
+	}
+	r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
+	dir, beside := r.workspace(t, "work"), r.workspace(t, "beside")
+	var err error
+	r.fake, err = scriptedmodel.Start(scriptedmodel.Script{"PLAY-BUILD": {
+		{Write: &scriptedmodel.File{Path: filepath.Join(dir, "Makefile"), Text: "all:\n\t@echo made\n"}},
+		{Run: "make > made.txt 2>&1 && cat < made.txt >> copy.txt"},
+		{Run: "make > " + filepath.Join(beside, "made.txt")},
+		{Say: "It is made."},
+	}})
+	ok(t, err)
+	t.Cleanup(r.fake.Close)
+	s := r.spawnIn(t, "structured", "autonomous", dir, "Build. PLAY-BUILD", "")
+	s = r.until(t, s.ID, "it is done, or asks", func(s session) bool {
+		return s.CompletedTurns > 0 || s.Status == "blocked" || s.Status == "error"
+	})
+	if s.CompletedTurns != 1 {
+		t.Errorf("the session is %+v with blocker %s, want the turn done without a question\n%s", s, s.Blocker, r.picture(t, s.ID))
+	}
+	holds(t, dir, "Makefile", "copy.txt", "made.txt")
+	holds(t, beside)
+	r.stop(t, s.ID)
 }

@@ -13,49 +13,18 @@ import (
 	"github.com/junctor-run/junctor/internal/testkit/built"
 )
 
+// approved begins what OpenCode receives when its plan is approved.
+const approved = "The user has approved the plan"
+
 // The plays about decisions of a user.
 const (
 	playOneQuestion = "PLAY-ONE-QUESTION"
 	playForm        = "PLAY-FORM"
 	playPlan        = "PLAY-PLAN"
+	playPlanTwice   = "PLAY-PLAN-TWICE"
+	playGreen       = "PLAY-GREEN"
 	playThree       = "PLAY-THREE"
 )
-
-// TestQuestionsReachTheUser starts the real programs, whose model asks the user or presents a
-// plan, with the preset that asks about nothing: the user is asked nevertheless.
-func TestQuestionsReachTheUser(t *testing.T) {
-	bin, _ := commands(t)
-	binary := built.Junctor(t)
-	for _, c := range programs() {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {
-				t.Skipf("%s is not installed; run: make test-agents", c.name)
-			}
-			r := &run{program: c, plane: newPlane(t, binary, c.files)}
-			r.dir = r.workspace(t, "work")
-			var err error
-			r.fake, err = scriptedmodel.Start(decisionPlays(c.name, filepath.Join(r.home, "workspaces")))
-			ok(t, err)
-			t.Cleanup(r.fake.Close)
-			for _, mode := range []string{"structured", "pty"} {
-				t.Run(mode, func(t *testing.T) {
-					if c.questions[mode] {
-						t.Run("one question", func(t *testing.T) { r.oneQuestion(t, mode) })
-					}
-					if c.forms[mode] {
-						t.Run("a form", func(t *testing.T) { r.form(t, mode) })
-					}
-					if c.plans[mode] {
-						t.Run("a plan", func(t *testing.T) { r.plan(t, mode) })
-					}
-				})
-			}
-			if c.three != "" {
-				t.Run("3 is the third option on the screen", r.third)
-			}
-		})
-	}
-}
 
 func decisionPlays(name, workspaces string) scriptedmodel.Script {
 	options := []any{
@@ -78,39 +47,48 @@ func decisionPlays(name, workspaces string) scriptedmodel.Script {
 	call := func(list ...any) *scriptedmodel.Call {
 		return &scriptedmodel.Call{Names: names, Args: map[string]any{"questions": list}}
 	}
+	present := func(plan string) scriptedmodel.Step {
+		return scriptedmodel.Step{Call: &scriptedmodel.Call{Names: []string{"ExitPlanMode", "exit_plan_mode"}, Args: map[string]any{"plan": plan}}}
+	}
+	enter := scriptedmodel.Step{Call: &scriptedmodel.Call{Names: []string{"EnterPlanMode", "Read"}, Args: map[string]any{}}}
+	painted := scriptedmodel.Step{Write: &scriptedmodel.File{Path: filepath.Join(workspaces, "plan", "painted.txt"), Text: "green"}}
+	said := scriptedmodel.Step{Say: "It is painted."}
+	twice := []scriptedmodel.Step{enter, present("1. Paint the house blue."), present("1. Paint the house green."), painted, said}
+	if name == "opencode" { // its answer is the plan
+		twice = []scriptedmodel.Step{{Say: "1. Paint the house blue."}}
+	}
 	return scriptedmodel.Script{
 		playOneQuestion: {{Call: call(question)}, {Say: "I see."}},
 		playForm:        {{Call: call(question, more)}, {Say: "I see."}},
-		playPlan: {
-			{Call: &scriptedmodel.Call{Names: []string{"EnterPlanMode", "Read"}, Args: map[string]any{}}},
-			{Call: &scriptedmodel.Call{Names: []string{"ExitPlanMode", "exit_plan_mode"}, Args: map[string]any{"plan": "1. Paint the house blue."}}},
-			{Write: &scriptedmodel.File{Path: filepath.Join(workspaces, "plan", "painted.txt"), Text: "blue"}},
-			{Say: "It is painted."},
-		},
-		playThree: {{Run: "touch " + filepath.Join(workspaces, "three", "one.txt"), Leave: true}, {Say: "So be it."}},
+		playPlan:        {enter, present("1. Paint the house green."), painted, said},
+		playPlanTwice:   twice,
+		playGreen:       {{Say: "1. Paint the house green."}},
+		approved:        {painted, said},
+		playThree:       {{Run: "touch " + filepath.Join(workspaces, "three", "one.txt"), Leave: true}, {Say: "So be it."}},
 	}
 }
 
 // asked waits for a decision that the user has to make.
-func (r *run) asked(t *testing.T, id, kind string) session {
+func (c *conversation) asked(t *testing.T, kind string) session {
 	t.Helper()
-	return r.until(t, id, "it asks: "+kind, func(s session) bool {
-		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 {
-			t.Fatalf("no %s reached the user: %+v\n%s\nwant s.Status other than \"error\", s.Phase not beginning with \"failed:\", "+
-				"s.CompletedTurns at most 0", kind, s, r.picture(t, id))
+	return c.until(t, c.id, "it asks: "+kind, func(s session) bool {
+		if s.Status == "error" || s.Status == "ready" && s.CompletedTurns > c.turns && len(c.fake.Asked(c.play)) > c.requests {
+			t.Fatalf("no %s reached the user: %+v\n%s\nwant one", kind, s, c.picture(t, c.id))
 		}
+		// A hook may report a dialog before it is on the screen.
 		return s.Status == "blocked" && s.Blocker.Type == kind && (len(s.Blocker.Options) > 0 || len(s.Blocker.Questions) > 0)
 	})
 }
 
-// received returns the text of the request that the model received after the answer.
-func (r *run) received(t *testing.T, play string, step int) string {
+// answers checks that the model has received the answers of the user.
+func (c *conversation) answers(t *testing.T, play string, want ...string) {
 	t.Helper()
-	asked := r.fake.Asked(play)
-	if len(asked) <= step {
-		t.Fatalf("the model was asked %d times, want more than %d", len(asked), step)
+	asked := c.received(t, play, 2)
+	for _, w := range want {
+		if got := asked[1].Text; !strings.Contains(got, w) {
+			t.Errorf("the model received %q, want the answer %s", got[max(0, len(got)-600):], w)
+		}
 	}
-	return asked[len(asked)-1].Text
 }
 
 type approval struct {
@@ -136,95 +114,83 @@ func (r *run) approval(t *testing.T, id, state string) (a approval) {
 	return a
 }
 
-// approve answers a question as an approval.
-func (r *run) approve(t *testing.T, id string, body map[string]any) {
+// approve answers a question as an approval, which has a state then.
+func (r *run) approve(t *testing.T, id string, body map[string]any, state string) {
 	t.Helper()
 	r.approval(t, id, "pending")
 	if status, answer := r.request(t, "POST", "/api/v1/approvals/"+id, body); status != http.StatusOK {
 		t.Errorf("the answer to the approval %s: %d %s, want 200", id, status, answer)
 	}
-	r.approval(t, id, "approved")
+	r.approval(t, id, state)
 }
 
-func (r *run) oneQuestion(t *testing.T, mode string) {
-	s := r.spawnIn(t, mode, "autonomous", r.dir, "Ask me. "+playOneQuestion, "")
-	s = r.asked(t, s.ID, "question")
+func (c *conversation) question(t *testing.T) {
+	c.send(t, "Ask me. "+playOneQuestion)
+	s := c.asked(t, "question")
 	if s.Blocker.ID == "" || !strings.Contains(s.Blocker.Prompt, "Which fruit?") {
 		t.Errorf("blocker = %+v, want an id and the prompt Which fruit?", s.Blocker)
 	}
-	if a := r.approval(t, s.Blocker.ID, "pending"); a.Kind != "question" || a.Session != s.ID || len(a.Shown.Choices) < 2 {
+	if a := c.approval(t, s.Blocker.ID, "pending"); a.Kind != "question" || a.Session != s.ID || len(a.Shown.Choices) < 2 {
 		t.Errorf("approval = %+v, want the question of session %s with its choices", a, s.ID)
 	}
-	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "2"})
-	r.approval(t, s.Blocker.ID, "approved")
-	r.completed(t, s.ID, 1)
-	if got := r.received(t, playOneQuestion, 1); !strings.Contains(got, "Pears") {
-		t.Errorf("the model received %q, want the answer Pears", got[max(0, len(got)-600):])
-	}
-	status, answer := r.request(t, "POST", "/api/coding-agents/"+s.ID+"/answer", map[string]any{"blocker": s.Blocker.ID, "answer": "1"})
+	c.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "2"})
+	c.approval(t, s.Blocker.ID, "approved")
+	c.done(t)
+	c.answers(t, playOneQuestion, "Pears")
+	status, answer := c.request(t, "POST", "/api/coding-agents/"+s.ID+"/answer", map[string]any{"blocker": s.Blocker.ID, "answer": "1"})
 	if status != http.StatusConflict {
 		t.Errorf("a second answer: %d %s, want 409", status, answer)
 	}
-	r.stop(t, s.ID)
 }
 
-func (r *run) form(t *testing.T, mode string) {
-	s := r.spawnIn(t, mode, "autonomous", r.dir, "Ask me. "+playForm, "")
-	s = r.asked(t, s.ID, "question")
+func (c *conversation) form(t *testing.T) {
+	c.send(t, "Ask me. "+playForm)
+	s := c.asked(t, "question")
 	if len(s.Blocker.Questions) != 2 {
 		t.Fatalf("blocker = %+v, want two questions", s.Blocker)
 	}
-	answers := map[string]any{s.Blocker.Questions[0].ID: []string{"quinces"}, s.Blocker.Questions[1].ID: []string{"1", "Grey"}}
+	values := map[string]any{s.Blocker.Questions[0].ID: []string{"quinces"}, s.Blocker.Questions[1].ID: []string{"1", "Grey"}}
 	if !s.Blocker.Questions[1].Multiple {
-		answers[s.Blocker.Questions[1].ID] = []string{"Grey"}
+		values[s.Blocker.Questions[1].ID] = []string{"Grey"}
 	}
-	r.approve(t, s.Blocker.ID, map[string]any{"answers": answers})
-	r.completed(t, s.ID, 1)
-	got := r.received(t, playForm, 1)
-	for _, want := range []string{"quinces", "Grey"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the model received %q, want the answer %s", got[max(0, len(got)-600):], want)
-		}
-	}
-	r.stop(t, s.ID)
+	c.approve(t, s.Blocker.ID, map[string]any{"answers": values}, "approved")
+	c.done(t)
+	c.answers(t, playForm, "quinces", "Grey")
 }
 
-func (r *run) plan(t *testing.T, mode string) {
-	dir := filepath.Join(r.home, "workspaces", "plan")
-	ok(t, os.RemoveAll(dir))
-	ok(t, os.Mkdir(dir, 0o700))
-	s := r.spawnIn(t, mode, "autonomous", dir, "Make a plan. "+playPlan, "")
-	s = r.asked(t, s.ID, "plan")
-	if data, _ := json.Marshal(s.Blocker); !strings.Contains(string(data), "Paint the house blue") {
-		t.Errorf("blocker = %s, want the plan in it", data)
+// plan: an answer in words, where the program takes one, goes on planning. Nothing is done before the plan is approved.
+func (c *conversation) plan(t *testing.T) {
+	var kept []string
+	if c.name == "opencode" {
+		kept = []string{"opencode.json"}
+		ok(t, os.WriteFile(filepath.Join(c.dir, kept[0]), []byte(`{"default_agent":"plan"}`), 0o600))
 	}
-	holds(t, dir)
-	r.approve(t, s.Blocker.ID, map[string]any{"answer": "yes"})
-	r.completed(t, s.ID, 1)
-	holds(t, dir, "painted.txt")
-	r.stop(t, s.ID)
+	if c.mode == "pty" {
+		c.send(t, "Make a plan. "+playPlan)
+	} else {
+		c.send(t, "Make a plan. "+playPlanTwice)
+		s := c.plans(t, "Paint the house blue", kept)
+		c.approve(t, s.Blocker.ID, map[string]any{"text": "Paint it green. " + playGreen}, "denied")
+	}
+	s := c.plans(t, "Paint the house green", kept)
+	c.approve(t, s.Blocker.ID, map[string]any{"answer": "yes"}, "approved")
+	if s = c.done(t); s.CompletedTurns != 1 {
+		t.Errorf("the session has %d completed turns, want 1", s.CompletedTurns)
+	}
+	holds(t, c.dir, append(kept, "painted.txt")...)
 }
 
-// third answers a dialog of three options with "3", which is its refusal, by the verb that
-// agents and chats use.
-func (r *run) third(t *testing.T) {
-	dir := r.workspace(t, "three")
-	s := r.spawn(t, "standard", dir, "Ask me. "+playThree, "")
-	s = r.until(t, s.ID, "it asks", func(s session) bool {
-		return s.Status == "blocked" && s.Blocker.Type == "permission" && len(s.Blocker.Options) > 0
+// plans waits for a plan, before which nothing is done.
+func (c *conversation) plans(t *testing.T, want string, kept []string) session {
+	t.Helper()
+	s := c.until(t, c.id, "it presents a plan", func(s session) bool {
+		return s.CompletedTurns > 0 || s.Status == "error" || s.Status == "blocked" && strings.Contains(s.Blocker.String(), want)
 	})
-	if n := len(s.Blocker.Options); n != 3 || !strings.HasPrefix(s.Blocker.Options[2], r.three) {
-		t.Errorf("options = %q, want three, the third %s", s.Blocker.Options, r.three)
+	if s.Status != "blocked" || s.Blocker.Type != "plan" {
+		t.Fatalf("the session is %+v with blocker %s, want a plan\n%s", s, s.Blocker, c.picture(t, c.id))
 	}
-	status, answer := r.request(t, "POST", "/api/v1/invocations", map[string]any{
-		"target": "SEND_TO_AGENT", "input": map[string]any{"sessionId": s.ID, "input": "3"},
-	})
-	if status != http.StatusOK || !strings.Contains(answer, r.three) {
-		t.Errorf("the answer 3: %d %s, want %s chosen", status, answer, r.three)
-	}
-	r.until(t, s.ID, "it goes on or waits", func(s session) bool { return s.Status == "ready" })
-	holds(t, dir)
-	r.stop(t, s.ID)
+	holds(t, c.dir, kept...)
+	return s
 }
 
 // TestADeniedTaskAsksNothing refuses what the agent of a task asks for, with "no": the agent goes on

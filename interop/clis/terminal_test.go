@@ -84,98 +84,59 @@ func (p *plane) screen(t *testing.T, id string) string {
 	return answer
 }
 
-// TestAPersonAtTheTerminal shares the terminal of each program with a person.
-func TestAPersonAtTheTerminal(t *testing.T) {
-	bin, _ := commands(t)
-	if os.Getenv("TASK_AGENTS_SHORT") != "" {
-		t.Skip("in make test-agents only")
-	}
-	binary := built.Junctor(t)
-	for _, c := range programs() {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil || c.noPrompt != "" {
-				t.Skipf("%s is not installed, or takes no messages: %s", c.name, c.noPrompt)
-			}
-			r := &run{program: c, plane: newPlane(t, binary, c.files)}
-			r.dir = r.workspace(t, "work")
-			var err error
-			r.fake, err = scriptedmodel.Start(scriptedmodel.Script{
-				playWrite:  {{Say: "Ready."}},
-				playMine:   {{Say: "That was yours."}},
-				playTheirs: {{Say: "That was theirs."}},
-				playSizes:  {{Slow: 3 * time.Second, Say: "It fits."}},
-				playEditor: {
-					{Run: "git init -q . && git -c user.name=a -c user.email=a@example.org commit --allow-empty; echo over > " +
-						filepath.Join(r.dir, "over.txt")},
-					{Say: "No editor."},
-				},
-			})
-			ok(t, err)
-			t.Cleanup(r.fake.Close)
-			s := r.spawn(t, "autonomous", r.dir, "Begin. "+playWrite, "")
-			r.completed(t, s.ID, 1)
-			t.Run("a draft is not joined with a message", func(t *testing.T) { r.drafts(t, s.ID) })
-			t.Run("its size changes while it works", func(t *testing.T) { r.resized(t, s.ID) })
-			t.Run("a command would open an editor", func(t *testing.T) { r.edits(t, s.ID) })
-			r.stop(t, s.ID)
-		})
-	}
-}
-
 // drafts: what a person has typed and not sent stays theirs.
-func (r *run) drafts(t *testing.T, id string) {
-	before := r.shown(t, id).CompletedTurns
+func (c *conversation) drafts(t *testing.T) {
+	id, before := c.id, c.shown(t, c.id).CompletedTurns
 	mine, theirs := "half a thought "+playMine, "the other one's "+playTheirs
-	person := r.sit(t, id)
+	person := c.sit(t, id)
 	person.types(mine)
-	r.until(t, id, "the draft stands in the box", func(session) bool { return strings.Contains(r.screen(t, id), playMine) })
+	c.until(t, id, "the draft stands in the box", func(session) bool { return strings.Contains(c.screen(t, id), playMine) })
 	person.leave()
 	// Until the server has noticed that the person has left, a message waits, and then it is refused.
-	status, answer := r.request(t, "POST", "/api/coding-agents/"+id+"/send", map[string]any{"input": theirs})
+	status, answer := c.request(t, "POST", "/api/coding-agents/"+id+"/send", map[string]any{"input": theirs})
 	waits := status == http.StatusOK && strings.Contains(answer, `"queued"`)
 	if !waits && (status != http.StatusConflict || !strings.Contains(answer, "draft_open")) {
-		t.Fatalf("a message beside a draft: got %d %s, want it queued, or 409 and draft_open\n%s", status, answer, r.picture(t, id))
+		t.Fatalf("a message beside a draft: got %d %s, want it queued, or 409 and draft_open\n%s", status, answer, c.picture(t, id))
 	}
-	person = r.sit(t, id)
+	person = c.sit(t, id)
 	person.types("\r")
-	r.completed(t, id, before+1)
+	c.completed(t, id, before+1)
 	person.leave()
 	if !waits {
-		r.post(t, id, "send", map[string]any{"input": theirs})
+		c.post(t, id, "send", map[string]any{"input": theirs})
 	}
-	r.completed(t, id, before+2)
-	if asked := r.fake.Asked(playMine); len(asked) != 1 || !strings.HasSuffix(strings.TrimSpace(asked[0].Last), mine) {
+	c.completed(t, id, before+2)
+	if asked := c.fake.Asked(playMine); len(asked) != 1 || !strings.HasSuffix(strings.TrimSpace(asked[0].Last), mine) {
 		t.Errorf("the model received %q, want the draft as it was typed", lasts(asked))
 	}
-	if asked := r.fake.Asked(playTheirs); len(asked) != 1 || strings.Contains(asked[0].Last, playMine) {
+	if asked := c.fake.Asked(playTheirs); len(asked) != 1 || strings.Contains(asked[0].Last, playMine) {
 		t.Errorf("the model received %q, want the message alone", lasts(asked))
 	}
 }
 
 // resized: the state is that of the program at every size.
-func (r *run) resized(t *testing.T, id string) {
-	before := r.shown(t, id).CompletedTurns
-	person := r.sit(t, id)
+func (c *conversation) resized(t *testing.T) {
+	id, before := c.id, c.shown(t, c.id).CompletedTurns
+	person := c.sit(t, id)
 	defer person.leave()
 	person.types("Take a moment. " + playSizes)
-	r.until(t, id, "the text stands in the box", func(session) bool { return strings.Contains(r.screen(t, id), playSizes) })
+	c.until(t, id, "the text stands in the box", func(session) bool { return strings.Contains(c.screen(t, id), playSizes) })
 	person.types("\r")
-	r.until(t, id, "it works", func(s session) bool { return s.Status == "busy" && len(r.fake.Asked(playSizes)) > 0 })
+	c.until(t, id, "it works", func(s session) bool { return s.Status == "busy" && len(c.fake.Asked(playSizes)) > 0 })
 	for _, size := range [][2]int{{60, 20}, {200, 50}, {80, 24}, {120, 40}} {
 		person.resize(size[0], size[1])
 	}
-	r.completed(t, id, before+1)
-	if asked := r.fake.Asked(playSizes); len(asked) != 1 {
+	c.completed(t, id, before+1)
+	if asked := c.fake.Asked(playSizes); len(asked) != 1 {
 		t.Errorf("the model was asked %d times, want once", len(asked))
 	}
 }
 
 // edits: a command that would open an editor ends without one.
-func (r *run) edits(t *testing.T, id string) {
-	before := r.shown(t, id).CompletedTurns
-	r.post(t, id, "send", map[string]any{"input": "Commit. " + playEditor})
-	r.completed(t, id, before+1)
-	if data, err := os.ReadFile(filepath.Join(r.dir, "over.txt")); err != nil || string(data) != "over\n" {
+func (c *conversation) edits(t *testing.T) {
+	c.send(t, "Commit. "+playEditor)
+	c.done(t)
+	if data, err := os.ReadFile(filepath.Join(c.dir, "over.txt")); err != nil || string(data) != "over\n" {
 		t.Errorf("over.txt = %q, %v, want the command run to its end", data, err)
 	}
 }
@@ -199,13 +160,13 @@ func TestAnnouncementsAreNotAnswered(t *testing.T) {
 		files[name] = text
 	}
 	r := &run{program: c, plane: newPlane(t, built.Junctor(t), files)}
-	r.dir = r.workspace(t, "work")
+	dir := r.workspace(t, "work")
 	var err error
 	r.fake, err = scriptedmodel.Start(scriptedmodel.Script{playNews: {{Say: "Ready."}}})
 	ok(t, err)
 	t.Cleanup(r.fake.Close)
 	var announced []string
-	s := r.spawn(t, "autonomous", r.dir, "Begin. "+playNews, "")
+	s := r.spawn(t, "autonomous", dir, "Begin. "+playNews, "")
 	for range 3 { // the vendor may announce more than one thing
 		s = r.until(t, s.ID, "it announces something, or is done", func(s session) bool {
 			return s.CompletedTurns > 0 || s.Status == "blocked" && len(s.Blocker.Options) > 1

@@ -1,9 +1,11 @@
 package programs
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,8 +16,8 @@ import (
 // none has: settings of the machine, the user and the folder, and hooks of plugins that one of them enables.
 // Such a hook wins over an answer over the protocol and takes dialogs from the screen. A PreToolUse hook that
 // allows does not: the rules of the preset ask nevertheless (measured with Claude Code 2.1.197). Codex is started
-// with a home of its own and runs reviewed hooks only. A file that cannot be read or parsed counts if it may have
-// such a hook.
+// with a home of its own and runs reviewed hooks only. A file that cannot be read or parsed counts, because it
+// may have such a hook.
 func AnsweringHook(name Name, home, workdir string) string {
 	if name != Claude {
 		return ""
@@ -71,6 +73,7 @@ func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	}
 	var doc map[string]json.RawMessage
 	var hooks map[string][]json.RawMessage
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // which Claude Code skips
 	broken := err == nil && json.Unmarshal(data, &doc) != nil
 	if named := doc["hooks"]; len(named) > 0 && (named[0] == '"' || named[0] == '[') {
 		return nil, true
@@ -78,7 +81,20 @@ func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	for name, to := range map[string]any{"hooks": &hooks, "enabledPlugins": &plugins} {
 		broken = broken || doc[name] != nil && json.Unmarshal(doc[name], to) != nil
 	}
-	return plugins, err != nil || broken && strings.Contains(string(data), permissionHook) || len(hooks[permissionHook]) > 0
+	// The program may be able to read what cannot be read here.
+	return plugins, err != nil || broken || len(hooks[permissionHook]) > 0
+}
+
+// folderSettings returns a settings file of Claude Code in the folder, or "". It may name programs, such as
+// hooks, that the program starts without a question.
+func folderSettings(workdir string) string {
+	for _, name := range []string{"settings.json", "settings.local.json"} {
+		path := filepath.Join(workdir, ".claude", name)
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
 }
 
 // permissionHook is the event of hooks that answer what users are asked.

@@ -19,8 +19,10 @@ func TestAnsweringHook(t *testing.T) {
 		"a hook that answers":       {`{"hooks": {"PermissionRequest": [{"hooks": [{"type": "command", "command": "true"}]}]}}`, true},
 		"an empty list":             {`{"hooks": {"PermissionRequest": []}}`, false},
 		"a rule with that name":     {`{"permissions": {"allow": ["PermissionRequest"]}}`, false},
-		"not JSON, without a hook":  {`{`, false},
+		"not JSON":                  {`{`, true},
 		"not JSON, with that event": {`{"hooks": {"PermissionRequest": [{}],}, // mine`, true},
+		"a byte order mark":         {"\ufeff" + `{"hooks": {"Permission\u0052equest": [{"hooks": [{"type": "command"}]}]}}`, true},
+		"a mark, another hook":      {"\ufeff" + `{"hooks": {"Stop": []}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -148,6 +148,10 @@ func (b *build) claudeFlags() []string {
 		"--mcp-config=" + b.private(text(object{"mcpServers": object{"junctor": server}}), "claude-mcp.json"),
 		"--append-system-prompt-file=" + b.private(b.memory(), "memory.md"),
 	}
+	if file := folderSettings(b.Workdir); file != "" && b.Repo && b.Preset != Autonomous {
+		flags = append(flags, "--setting-sources=user")
+		b.note(file + " is not used: the repository is that of others, and its hooks would run without a question")
+	}
 	if b.Preset == Autonomous && !b.mayBypass() {
 		b.note("Claude Code refuses to bypass permissions for root; its own rules allow everything, and hooks decide")
 	}

@@ -88,6 +88,7 @@ func (b *build) openCode() error {
 	}
 	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
 	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
+	b.withoutEditor()
 	if b.Preset.Judge(ShellUse) == Ask {
 		b.note("OpenCode refuses what it would have to ask about, except in structured mode")
 	}

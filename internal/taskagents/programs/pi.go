@@ -29,9 +29,7 @@ func piProgram() Program {
 // left out.
 func (b *build) pi() error {
 	b.env["PI_OFFLINE"] = "1"
-	if b.Custom["GIT_EDITOR"] == "" { // its commands would wait in an editor that is not shown, unlike those of the others
-		b.env["GIT_EDITOR"] = "true"
-	}
+	b.withoutEditor()
 	flags := []string{"--append-system-prompt", b.private(b.memory(), "memory.md")}
 	flags = append(flags, b.piTools()...)
 	if b.Provider != "" {

@@ -206,6 +206,13 @@ func (b *build) structured(words []string, flags []string) {
 	b.plan.Structured = slices.Concat([]string{b.Binary}, words, flags)
 }
 
+// withoutEditor keeps the commands of a program from waiting in an editor that is not shown. The other programs do so themselves.
+func (b *build) withoutEditor() {
+	if b.Custom["GIT_EDITOR"] == "" {
+		b.env["GIT_EDITOR"] = "true"
+	}
+}
+
 func (b *build) hooksURL() string { return b.Server + "/api/coding-agents/hooks" }
 
 // hookCommand returns the shell command of hooks, which runs this binary.

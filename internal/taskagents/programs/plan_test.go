@@ -477,3 +477,39 @@ func TestOpenCodeServes(t *testing.T) {
 		t.Error("without a password its server is started, want ACP")
 	}
 }
+
+// TestClaudeUsesNoSettingsOfARepositoryOfOthers: hooks in them would run before the first question.
+func TestClaudeUsesNoSettingsOfARepositoryOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		file   string
+		others bool
+		preset programs.Preset
+		want   bool
+	}{
+		{"cloned, with settings", "settings.json", true, programs.Standard, true},
+		{"cloned, with local settings", "settings.local.json", true, programs.Readonly, true},
+		{"cloned, without", "other.json", true, programs.Standard, false},
+		{"the user's own folder", "settings.json", false, programs.Standard, false},
+		{"with a preset that asks nothing", "settings.json", true, programs.Autonomous, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := spawn(programs.Claude, tt.preset)
+			s.Workdir, s.Repo = t.TempDir(), tt.others
+			if err := os.Mkdir(s.Workdir+"/.claude", 0o700); err != nil {
+				t.Fatalf("mkdir: got %v, want no error", err)
+			}
+			if err := os.WriteFile(s.Workdir+"/.claude/"+tt.file, []byte(`{}`), 0o600); err != nil {
+				t.Fatalf("write: got %v, want no error", err)
+			}
+			plan := build(t, s)
+			for _, argv := range [][]string{plan.Argv, plan.Structured} {
+				if got := slices.Contains(argv, "--setting-sources=user"); got != tt.want {
+					t.Errorf("%q: got that only the user's settings are used: %t, want %t", argv, got, tt.want)
+				}
+			}
+		})
+	}
+}

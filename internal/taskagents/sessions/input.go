@@ -308,20 +308,17 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
 }
 
-// clear empties the input box if it contains one of the last texts, the task on the command line too.
-// Claude Code restores a text there if it is interrupted before its first word (measured), and the
-// next text would be appended.
+// clear empties the input box if it contains one of the last texts, the task on the command line too, and still does after
+// redrawDelay. Claude Code restores a text there if it is interrupted before its first word (measured), and the
+// next text would be appended. While Codex redraws its screen, a message may look like its box, and Ctrl-C in an empty box ends it.
 func (s *Session) clear(ctx context.Context) error {
-	holds := func() bool { return slices.ContainsFunc(s.sent, s.view().BoxBegins) }
-	s.mu.Lock()
-	left := holds()
-	s.mu.Unlock()
-	if !left {
-		return nil
+	empty := func() bool { return !slices.ContainsFunc(s.sent, s.view().BoxBegins) }
+	if ok, err := s.x.Await(ctx, redrawDelay, empty); ok || err != nil {
+		return err
 	}
 	if err := s.write(ctx, []byte("\x03")); err != nil {
 		return err
 	}
-	_, err := s.x.Await(ctx, confirmTimeout, func() bool { return !holds() })
+	_, err := s.x.Await(ctx, confirmTimeout, empty)
 	return err
 }

@@ -39,8 +39,9 @@ const (
 
 	pasteDelay     = 150 * time.Millisecond // between a text and its Enter
 	keyDelay       = 50 * time.Millisecond
-	echoDelay      = time.Second     // until the screen shows what a user's key did
-	confirmTimeout = 2 * time.Second // for the program to show that it accepted a text
+	echoDelay      = time.Second            // until the screen shows what a user's key did
+	redrawDelay    = 500 * time.Millisecond // until a screen that is drawn again is complete
+	confirmTimeout = 2 * time.Second        // for the program to show that it accepted a text
 	enters         = 3
 	readyDelay     = 250 * time.Millisecond // before a first task is typed
 	readyTimeout   = 2 * time.Minute

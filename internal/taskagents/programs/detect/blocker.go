@@ -288,8 +288,11 @@ func (b *Blocker) ReplyFor(e Effect) (r Reply, ok bool) {
 	return Reply{Blocker: b.ID, Text: strconv.Itoa(list[i].N)}, true
 }
 
-// Effect returns the effect of an answer. An answer to a question has none.
+// Effect returns the effect of an answer. An answer to a question has none; one in words to a plan denies it.
 func (b *Blocker) Effect(a Answer) Effect {
+	if b.Type == "plan" && a.Option < 0 {
+		return Denies
+	}
 	if list := b.Offered(); a.Option >= 0 && a.Option < len(list) {
 		return list[a.Option].Effect
 	}

@@ -86,3 +86,13 @@ func TestYesDoesNotGrantWhatLasts(t *testing.T) {
 		t.Errorf("Read(no) = %+v, %v; want option 2", a, err)
 	}
 }
+
+func TestAnswerInWordsToAPlanDeniesIt(t *testing.T) {
+	b := &Blocker{Type: "plan", Options: []string{"Approve the plan", "Keep planning"}, Questions: []Question{{ID: "change", FreeText: true}}}
+	for text, want := range map[string]Effect{"yes": Once, "1": Once, "Approve the plan": Once, "no": Denies, "2": Denies, "Paint it green.": Denies} {
+		a, err := b.Read(Reply{Text: text})
+		if got := b.Effect(a); err != nil || got != want {
+			t.Errorf("the effect of %q = %s (%+v, %v), want %s", text, got, a, err, want)
+		}
+	}
+}

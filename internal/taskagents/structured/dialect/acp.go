@@ -180,8 +180,9 @@ type acpCall struct {
 		Path string `json:"path"`
 	} `json:"locations"`
 	Content []struct {
-		Type string `json:"type"`
-		Path string `json:"path"`
+		Type    string    `json:"type"`
+		Path    string    `json:"path"`
+		Content jsonx.Raw `json:"content"`
 	} `json:"content"`
 }
 
@@ -202,6 +203,9 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 		ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(),
 		Prompt: text.ShortenBytes(p.Call.Title, maxPrompt),
 	}
+	if dir, ok := p.Call.shellDir(a.cfg.Workdir); ok && a.cfg.Framework == programs.Gemini && p.Call.Input == nil {
+		q.Input, q.Cwd = encoded(object{"command": p.Call.Title, "cwd": dir}), text.ShortenBytes(dir, maxPrompt)
+	}
 	for _, o := range p.Options {
 		if o.ID.Kind() != '"' || len(o.ID) > maxID {
 			return nil, false
@@ -212,6 +216,25 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 		q.Options = append(q.Options, Option{Label: text.ShortenBytes(o.Name, maxLabel), Kind: o.Kind, answer: o.ID})
 	}
 	return q, true
+}
+
+// shellDir returns the folder of a command of Gemini CLI. Its requests have no input: the title is the whole command,
+// and a text begins with the folder in brackets. ok is false for other tools, and for a folder that the text
+// does not name clearly, because the names of folders may have brackets, too.
+func (c *acpCall) shellDir(workdir string) (dir string, ok bool) {
+	if c.Kind != "execute" || c.Title == "" || len(c.Content) != 1 {
+		return "", false
+	}
+	var part struct {
+		Text string `json:"text"`
+	}
+	_ = jsonx.Unmarshal(c.Content[0].Content, &part) // without a text the folder is unknown
+	if strings.HasPrefix(part.Text, "[current working directory "+workdir+"]") {
+		return workdir, true
+	}
+	rest, found := strings.CutPrefix(part.Text, "[in ")
+	dir, more, closed := strings.Cut(rest, "]")
+	return dir, found && closed && dir != "" && !strings.Contains(more, "]")
 }
 
 // known returns a tool's input with the files that the call names.

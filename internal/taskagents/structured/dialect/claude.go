@@ -67,6 +67,9 @@ func (c *claude) Answer(q *Question, option int, why string) Step {
 
 // Fill implements Dialect. The answers are part of the tool's input, by the texts of the questions.
 func (c *claude) Fill(q *Question, values map[string][]string) Step {
+	if q.Type == "plan" {
+		return c.reply(q.id, object{"behavior": "deny", "message": strings.Join(values[q.Form[0].ID], "\n")})
+	}
 	members := make(map[string]jsonx.Raw)
 	_ = jsonx.Unmarshal(q.raw, &members) // it was parsed before
 	answers := make(map[string]string, len(q.Form))
@@ -241,8 +244,11 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 			return refuse("Ask one to eight different questions, each with a text and options that are short.")
 		}
 	case r.Tool == "ExitPlanMode":
-		q.Type, q.Prompt = "plan", planOf(r.Input)
-		q.Options[0].Label, q.Options[1].Label = "Approve the plan", "Keep planning"
+		var in struct {
+			Plan string `json:"plan"`
+		}
+		_ = jsonx.Unmarshal(r.Input, &in) // without a plan only the input is shown
+		q.plan(in.Plan)
 	}
 	return told(Told{Kind: Asked, Question: q}), nil
 }
@@ -270,15 +276,6 @@ func claudeForm(input jsonx.Raw) (form []detect.Question) {
 		form = append(form, q)
 	}
 	return form
-}
-
-// planOf returns the plan in a tool's input. The whole of it is in Question.Input.
-func planOf(input jsonx.Raw) string {
-	var in struct {
-		Plan string `json:"plan"`
-	}
-	_ = jsonx.Unmarshal(input, &in) // without a plan only the input is shown
-	return text.ShortenBytes(strings.TrimSpace("May it carry out this plan?\n"+in.Plan), maxPrompt)
 }
 
 // Brief returns a short description of a tool's input for users: its command, files, address or words,

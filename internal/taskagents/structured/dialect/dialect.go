@@ -176,6 +176,14 @@ func (q *Question) ask(form []detect.Question) bool {
 	return true
 }
 
+// plan makes q the question whether a plan is approved. The whole of it is in Input. An answer in words is what
+// the plan should change.
+func (q *Question) plan(words string) {
+	q.Type, q.Prompt = "plan", text.ShortenBytes(strings.TrimSpace("May it carry out this plan?\n"+words), maxPrompt)
+	q.Options = []Option{{Label: "Approve the plan", Kind: "allow_once"}, {Label: "Keep planning", Kind: "reject_once"}}
+	q.Form = []detect.Question{{ID: "change", Text: "What should the plan change?", FreeText: true}}
+}
+
 // Choices returns the options of the question with their numbers and effects.
 func (q *Question) Choices() []detect.Choice {
 	list := make([]detect.Choice, len(q.Options))
@@ -269,10 +277,10 @@ var words = []struct {
 // program's word, otherwise by the text. The default is "unknown".
 func failure(status int, word, s string) string {
 	switch {
+	case status == 402 || status == 403 && noMoney.MatchString(text.ShortenBytes(s, maxPrompt)):
+		return "billing"
 	case status == 401 || status == 403:
 		return "auth"
-	case status == 402:
-		return "billing"
 	case status == 429:
 		return "rate_limit"
 	case status >= 500:

@@ -99,6 +99,25 @@ func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 	}
 }
 
+// TestCommandsOfGeminiAreKnownWhenItAsks: its request has the command as a title, and the folder as a text.
+func TestCommandsOfGeminiAreKnownWhenItAsks(t *testing.T) {
+	for _, c := range []struct{ kind, where, input string }{
+		{"execute", "[current working directory /w] (says [in /etc])", `{"command":"make > x","cwd":"/w"}`},
+		{"execute", "[in sub] (builds)", `{"command":"make > x","cwd":"sub"}`},
+		{"execute", "[in ..] (x] y)", `{}`}, // the folder could also be "..] (x"
+		{"execute", "[in a]/../../..]", `{}`},
+		{"execute", "[current working directory /w2]", `{}`},
+		{"other", "[current working directory /w]", `{}`},
+	} {
+		q := handleLine(t, opened(t, programs.Gemini), fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":`+
+			`{"sessionId":"s1","options":[{"optionId":"a","name":"Allow","kind":"allow_once"}],"toolCall":{"kind":%q,"title":"make > x",`+
+			`"content":[{"type":"content","content":{"type":"text","text":%q}}]}}}`, c.kind, c.where)).Told[0].Question
+		if string(q.Input) != c.input {
+			t.Errorf("a request of kind %s in %q: got the input %s, want %s", c.kind, c.where, q.Input, c.input)
+		}
+	}
+}
+
 func TestThreadsAndHelpersThatAreNotOursAreNotHeard(t *testing.T) {
 	for name, lines := range map[programs.Name][]string{
 		programs.Codex: {
@@ -141,6 +160,7 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 		{programs.Codex, fmt.Sprintf(codex, `{"responseStreamDisconnected":{"httpStatusCode":null}}`), "failed:network"},
 		{programs.Codex, fmt.Sprintf(codex, `null`), "failed:unknown"},
 		{programs.Gemini, fmt.Sprintf(prompt, `"error":{"code":429,"message":"x"}`), "failed:rate_limit"},
+		{programs.Gemini, fmt.Sprintf(prompt, `"error":{"code":403,"message":"requires billing to be enabled"}`), "failed:billing"},
 		{programs.Gemini, fmt.Sprintf(prompt, `"error":{"code":-32000,"message":"x"}`), "failed:auth"},
 		{programs.Gemini, fmt.Sprintf(prompt, `"result":{"stopReason":"max_tokens"}`), "failed:limit"},
 		{programs.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"refusal"}`), "failed:refused"},

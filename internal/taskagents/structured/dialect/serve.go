@@ -27,6 +27,8 @@ type serve struct {
 	trouble *Told
 
 	message string // id of the model's message in this turn
+	agent   string // of OpenCode, which wrote that message
+	builds  bool   // a plan was approved
 	part    string // id of its text in reply
 	reply   strings.Builder
 	counted string               // id of the last part with a usage
@@ -77,10 +79,19 @@ func (a *serve) Say(text string, working bool) (Step, bool) {
 	if working || a.working {
 		return Step{}, false
 	}
+	return a.prompt(text), true
+}
+
+// prompt starts a turn, by the agent that the settings choose until a plan of it is approved.
+func (a *serve) prompt(text string) Step {
 	a.working, a.busy, a.cutting, a.trouble = true, false, false, nil
-	a.message = ""
+	a.message, a.agent = "", ""
 	a.begin("")
-	s := sent(a.call("POST /session/"+a.session+"/prompt_async", object{"parts": []object{{"type": "text", "text": text}}},
+	body := object{"parts": []object{{"type": "text", "text": text}}}
+	if a.builds {
+		body["agent"] = "build"
+	}
+	s := sent(a.call("POST /session/"+a.session+"/prompt_async", body,
 		func(_ jsonx.Raw, fail *rpcError) Step {
 			if fail == nil || !a.working {
 				return Step{}
@@ -89,7 +100,7 @@ func (a *serve) Say(text string, working bool) (Step, bool) {
 			return a.ended()
 		}))
 	s.tell(Told{Kind: Began})
-	return s, true
+	return s
 }
 
 func (a *serve) begin(part string) {
@@ -99,6 +110,9 @@ func (a *serve) begin(part string) {
 
 // Interrupt implements Dialect. A turn that has not begun is interrupted when it begins.
 func (a *serve) Interrupt(open []*Question) Step {
+	if len(open) > 0 && open[0].Type == "plan" { // the program does not work
+		return told(Told{Kind: Ended, Phase: detect.PhaseInterrupted})
+	}
 	a.cutting = true
 	for _, q := range open {
 		delete(a.open, q.ID)
@@ -119,9 +133,20 @@ func (a *serve) abort() Step {
 // turn.
 const refusal = "The user does not want this. Go on without it, or say what you need it for."
 
+// What the agent receives about its plan.
+const (
+	planApproved = "The user has approved the plan. Carry it out."
+	planRefused  = "The user does not approve the plan. Go on planning, and ask what to change if you do not know it."
+)
+
 func (a *serve) Answer(q *Question, option int, why string) Step {
 	o := q.Options[option]
 	switch {
+	case q.Type == "plan" && o.Kind == "allow_once":
+		a.builds = true
+		return a.prompt(planApproved)
+	case q.Type == "plan":
+		return a.prompt(planRefused)
 	case q.Form != nil && o.Kind == "":
 		return a.Fill(q, map[string][]string{q.Form[0].ID: {o.Label}})
 	case q.Form != nil:
@@ -140,6 +165,9 @@ func (a *serve) Answer(q *Question, option int, why string) Step {
 
 // Fill implements Dialect. The answers are in the order of the questions.
 func (a *serve) Fill(q *Question, values map[string][]string) Step {
+	if q.Type == "plan" {
+		return a.prompt(strings.Join(values[q.Form[0].ID], "\n"))
+	}
 	answers := make([][]string, len(q.Form))
 	for i, one := range q.Form {
 		answers[i] = append([]string{}, values[one.ID]...)
@@ -428,6 +456,11 @@ func (a *serve) ended() Step {
 	a.begin("")
 	clear(a.calls)
 	clear(a.open)
+	if a.agent == "plan" && end.Phase == detect.PhaseDone && end.Text != "" { // it does not ask whether its plan is approved
+		q := &Question{ID: "plan", Tool: "plan", Input: encoded(object{"plan": end.Text})}
+		q.plan(end.Text)
+		return told(Told{Kind: Asked, Question: q})
+	}
 	return told(end)
 }
 
@@ -435,15 +468,16 @@ func (a *serve) messaged(of jsonx.Raw) (Step, error) {
 	var p struct {
 		Session string `json:"sessionID"`
 		Info    struct {
-			ID   string `json:"id"`
-			Role string `json:"role"`
+			ID    string `json:"id"`
+			Role  string `json:"role"`
+			Agent string `json:"agent"`
 		} `json:"info"`
 	}
 	if jsonx.Unmarshal(of, &p) != nil {
 		return Step{}, errNoMessage
 	}
 	if p.Session == a.session && p.Info.Role == "assistant" && served.MatchString(p.Info.ID) {
-		a.message = p.Info.ID
+		a.message, a.agent = p.Info.ID, text.ShortenBytes(p.Info.Agent, maxLabel)
 	}
 	return Step{}, nil
 }

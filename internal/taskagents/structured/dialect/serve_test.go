@@ -156,6 +156,52 @@ func TestATurnOfAServerEndsWhenItIsIdle(t *testing.T) {
 	}
 }
 
+// TestAPlanOfAServerIsADecisionOfTheUser: the agent plan asks nothing at the end of its turn, so that the turn goes on with the answer.
+func TestAPlanOfAServerIsADecisionOfTheUser(t *testing.T) {
+	turn := func(d dialect.Dialect, agent, words string) dialect.Told {
+		event(t, d, "session.status", `"status":{"type":"busy"}`)
+		event(t, d, "message.updated", `"info":{"id":"`+agent+words+`","role":"assistant","agent":"`+agent+`"}`)
+		event(t, d, "message.part.updated", `"part":{"id":"p`+words+`","messageID":"`+agent+words+`","type":"text","text":"`+words+`"}`)
+		s := event(t, d, "session.status", `"status":{"type":"idle"}`)
+		if len(s.Told) != 1 {
+			t.Fatalf("the end of a turn of %s is %+v, want one event", agent, s)
+		}
+		return s.Told[0]
+	}
+	d := openedServed(t)
+	d.Say("go", false)
+	asked := turn(d, "plan", "First")
+	q := asked.Question
+	if asked.Kind != dialect.Asked || q.Type != "plan" || string(q.Input) != `{"plan":"First"}` ||
+		strings.Join(q.Labels(), "|") != "Approve the plan|Keep planning" || !q.Form[0].FreeText {
+		t.Fatalf("the end of a turn of the agent plan is %+v, want a plan with two options and a text", asked)
+	}
+	for name, c := range map[string]struct {
+		step dialect.Step
+		want string
+	}{
+		"denied":   {d.Answer(q, 1, ""), `"parts":[{"text":"The user does not approve the plan.`},
+		"in words": {d.Fill(q, map[string][]string{"change": {"Second, please."}}), `"parts":[{"text":"Second, please."`},
+	} {
+		if out := string(c.step.Out[0]); len(c.step.Out) != 1 || !strings.Contains(out, c.want) || strings.Contains(out, "build") {
+			t.Errorf("%s: sent %s, want %s without another agent", name, out, c.want)
+		}
+	}
+	q = turn(d, "plan", "Second").Question
+	if s := d.Interrupt([]*dialect.Question{q}); len(s.Out) != 0 || len(s.Told) != 1 || s.Told[0].Phase != "interrupted" {
+		t.Errorf("an interrupt beside a plan: %+v, want the end of the turn and no message", s)
+	}
+	if out := string(d.Answer(q, 0, "").Out[0]); !strings.Contains(out, `"agent":"build"`) || !strings.Contains(out, "approved") {
+		t.Errorf("an approval is sent as %s, want a text for the agent build", out)
+	}
+	if told := turn(d, "build", "Done"); told.Kind != dialect.Ended || told.Phase != "done" || told.Text != "Done" {
+		t.Errorf("the end of a turn of the agent build is %+v, want it done", told)
+	}
+	if s, ok := d.Say("more", false); !ok || !strings.Contains(string(s.Out[0]), `"agent":"build"`) {
+		t.Errorf("the next text is sent as %q, want it for the agent build", s.Out)
+	}
+}
+
 // TestAServerThatBeginsLateIsInterruptedThen: an interrupt that came before the turn began applies to it.
 func TestAServerThatBeginsLateIsInterruptedThen(t *testing.T) {
 	d := openedServed(t)
@@ -201,7 +247,7 @@ func FuzzOpenCodeServer(f *testing.F) {
 		`"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy"}}`,
 		`"permission.asked","properties":{"id":"per_1","permission":"edit","patterns":["a"],"metadata":{"filepath":"/w/a"},"always":["*"]}`,
 		`"question.asked","properties":{"id":"que_1","questions":[{"question":"Which?","options":[{"label":"Red"}]}]}`,
-		`"message.updated","properties":{"sessionID":"ses_1","info":{"id":"m1","role":"assistant"}}`,
+		`"message.updated","properties":{"sessionID":"ses_1","info":{"id":"m1","role":"assistant","agent":"plan"}}`,
 		`"message.part.updated","properties":{"sessionID":"ses_1","part":{"id":"p1","messageID":"m1","type":"text","text":"x"}}`,
 		`"message.part.updated","properties":{"part":{"type":"tool","tool":"bash","callID":"c","state":{"status":"running","input":{}}}}`,
 		`"session.error","properties":{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"x","statusCode":429}}}`,
