@@ -2,6 +2,7 @@ package approvalhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -50,18 +51,47 @@ func runDesktop(ctx context.Context, program string, env []string, args ...strin
 	return c.Run()
 }
 
-// show shows one approval. It contains no value of the call, and its texts come from strangers, so
-// they are arguments without markup.
-func (d *Desktop) show(ctx context.Context, a policy.Approval) error {
+// toast is one notification.
+type toast struct{ title, body string }
+
+// approvalToast contains no value of the call.
+func approvalToast(a policy.Approval) toast {
+	return toast{"junctor: an approval is needed", fmt.Sprintf("%s wants %s\njunctor approvals show %s", line(a.Principal),
+		line(string(a.Capability)), line(a.ID))}
+}
+
+// taskToast returns the notification of the end of a task, from the data of an event agent.message; ok is false
+// for other messages.
+func taskToast(data []byte) (n toast, ok bool) {
+	var m struct {
+		Thread  string `json:"thread_id"`
+		Session string `json:"session_id"`
+		Title   string `json:"title"`
+		Status  string `json:"status"`
+	}
+	if json.Unmarshal(data, &m) != nil || m.Thread == "" || m.Session != "" {
+		return toast{}, false
+	}
+	title := "junctor: a task has ended"
+	switch m.Status {
+	case "done":
+		title = "junctor: a task is done"
+	case "failed":
+		title = "junctor: a task has failed"
+	}
+	return toast{title, line(m.Title) + "\njunctor tasks show " + line(m.Thread)}, true
+}
+
+func line(s string) string { return text.Line(text.Visible(s), maxDesktopRunes) }
+
+// show shows a notification. Its texts come from strangers, so they are arguments without markup.
+func (d *Desktop) show(ctx context.Context, n toast) error {
 	ctx, cancel := context.WithTimeout(ctx, desktopTimeout)
 	defer cancel()
-	title := "junctor: an approval is needed"
-	body := fmt.Sprintf("%s wants %s\njunctor approvals show %s", text.Line(text.Visible(a.Principal), maxDesktopRunes),
-		text.Line(text.Visible(string(a.Capability)), maxDesktopRunes), text.Line(a.ID, maxDesktopRunes))
 	if runtime.GOOS == "darwin" {
 		return d.run(ctx, d.program, d.env, "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)",
-			"-e", "end run", title, body)
+			"-e", "end run", n.title, n.body)
 	}
-	body = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(body)
-	return d.run(ctx, d.program, d.env, "--app-name=junctor", "--", title, body)
+	body := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(n.body)
+	return d.run(ctx, d.program, d.env, "--app-name=junctor", "--", n.title, body)
 }

@@ -38,7 +38,7 @@ func TestDesktopIsFoundWhereADisplayIs(t *testing.T) {
 	}
 	a := policy.Approval{ID: "apr_1", Summary: "writes very-secret"}
 	a.Principal, a.Capability = "agent:a", "mcp.x:tool:--<b>y</b>\n\x1b[31mz"
-	if err := d.show(t.Context(), a); err != nil {
+	if err := d.show(t.Context(), approvalToast(a)); err != nil {
 		t.Fatalf("showing: %v", err)
 	}
 	shown, err := os.ReadFile(filepath.Join(dir, "shown"))
@@ -74,5 +74,26 @@ func TestADesktopThatFailsDelaysNoWebhook(t *testing.T) {
 	}
 	if New("", "", nil, nil, nil, nil, nil) != nil {
 		t.Error("a hook without a URL and a desktop = one, want none")
+	}
+}
+
+func TestDesktopShowsEndsOfTasksOnly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		data string
+		want toast
+		ok   bool
+	}{
+		"done":       {`{"thread_id":"thr_1","title":"a\nb","status":"done","text":"very-secret"}`, toast{"junctor: a task is done", "a\\nb\njunctor tasks show thr_1"}, true},
+		"failed":     {`{"thread_id":"thr_1","title":"a","status":"failed"}`, toast{"junctor: a task has failed", "a\njunctor tasks show thr_1"}, true},
+		"stopped":    {`{"thread_id":"thr_1","title":"a","status":"stopped"}`, toast{"junctor: a task has ended", "a\njunctor tasks show thr_1"}, true},
+		"a question": {`{"thread_id":"thr_1","session_id":"s","title":"a","status":"active"}`, toast{}, false},
+		"no task":    {`{}`, toast{}, false},
+		"not JSON":   {`{`, toast{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := taskToast([]byte(tt.data)); got != tt.want || ok != tt.ok {
+				t.Errorf("taskToast(%s) = %+v, %t, want %+v, %t", tt.data, got, ok, tt.want, tt.ok)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-// Package approvalhook sends signed notices of approvals to a URL, and shows them on the desktop.
+// Package approvalhook sends signed notices of approvals to a URL, and shows them and ends of tasks on the desktop.
 package approvalhook
 
 import (
@@ -95,10 +95,10 @@ func (h *Hook) Run(ctx context.Context) {
 			h.deliver(ctx, n)
 		}
 	})
-	screen := make(chan policy.Approval, maxDesktopQueue)
+	screen := make(chan toast, maxDesktopQueue)
 	delivering.Go(func() {
-		for a := range screen {
-			if err := h.desktop.show(ctx, a); err != nil {
+		for n := range screen {
+			if err := h.desktop.show(ctx, n); err != nil {
 				h.logger.Debug("a notification of the desktop was not shown", "err", err)
 			}
 			select {
@@ -110,15 +110,18 @@ func (h *Hook) Run(ctx context.Context) {
 	defer delivering.Wait()
 	defer close(screen)
 	defer close(queue)
+	show := func(n toast) {
+		select {
+		case screen <- n:
+		default: // it is one of many
+		}
+	}
 	add := func(event string, at time.Time, a policy.Approval) {
 		if a.Channel == policy.ChannelClient { // the person before the agent answers it
 			return
 		}
 		if h.desktop != nil && event == policy.EventApprovalAsked {
-			select {
-			case screen <- a:
-			default:
-			}
+			show(approvalToast(a))
 		}
 		if h.url == "" {
 			return
@@ -140,6 +143,10 @@ func (h *Hook) Run(ctx context.Context) {
 			}
 			for _, a := range list {
 				add(policy.EventApprovalAsked, ev.At, a)
+			}
+		case ev.Type == "agent.message" && h.desktop != nil:
+			if n, ok := taskToast(ev.Data); ok {
+				show(n)
 			}
 		case ev.Type == policy.EventApprovalAsked || ev.Type == policy.EventApprovalDecided || ev.Type == policy.EventApprovalExpired:
 			var about struct{ Approval string }

@@ -72,8 +72,8 @@ func TestHouse(t *testing.T) {
 	slices.Sort(single)
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
-		// The two bounds include the web console, the agent loop, channels and OpenAPI.
-		{"lines of product code", product, 238_300},
+		// The two bounds include the web console, the agent loop, channels, OpenAPI and direct calls of nodes.
+		{"lines of product code", product, 239_100},
 		{"packages without testkit", len(list) - support, 190},
 		{"entries of internal/", len(entries), 17},
 		{"packages below 400 lines with one importer", len(single), 13},
