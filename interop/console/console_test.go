@@ -222,14 +222,16 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
 	}
 	var exact struct{ Path, Text string }
-	if err := json.Unmarshal([]byte(n.JSON), &exact); err != nil || exact.Path != "plan.md" || exact.Text != text || strings.Join(n.Keys, " ") != "path text" || !strings.Contains(n.Rest, "the tag 39 of many") {
+	if err := json.Unmarshal([]byte(n.JSON), &exact); err != nil || exact.Path != "plan.md" || exact.Text != text ||
+		strings.Join(n.Keys, " ") != "path text" || !strings.Contains(n.Rest, "the tag 39 of many") {
 		t.Errorf("the input on the page has the members %q, and as JSON %.80q…, %v, that of another call %q; want path and text, exactly what was asked, and all tags",
 			n.Keys, n.JSON, err, n.Rest)
 	}
 	if got := strings.Join(n.Bar, " "); got != "Now Approvals Tasks Chat More" || len(n.Behind) < 11 {
 		t.Errorf("a phone has %q in its bar and %q behind More, want the four pages of every day, and the others", got, n.Behind)
 	}
-	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named || got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
+	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named ||
+		got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
 		t.Errorf("the tasks: got %q, with the names of columns on a phone %v; want columns of title, program, state, what is waited for and age", got, n.Named)
 	}
 	if n.Lost != "" || float64(n.Back) > atMost(5000) {

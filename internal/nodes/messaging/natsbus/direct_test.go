@@ -58,7 +58,8 @@ func TestCallsAndAnswersBypassTheServer(t *testing.T) {
 			large := strings.Repeat("x", 100<<10) // in several reads and writes
 			for i := range n {
 				text := fmt.Sprint(i, large[:i*1000])
-				if err := gateway.Publish(t.Context(), messaging.Message{Subject: "v1.host.n.call", Reply: "v1.gw.n.reply.me.1", Data: []byte(text)}); err != nil {
+				call := messaging.Message{Subject: "v1.host.n.call", Reply: "v1.gw.n.reply.me.1", Data: []byte(text)}
+				if err := gateway.Publish(t.Context(), call); err != nil {
 					t.Fatalf("calling: got %v, want no error", err)
 				}
 				if got := take(t, calls); got != text {
@@ -158,7 +159,8 @@ func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
 		{"with a reply", "PUB v1.gw.n.reply.me.1 a 1\r\nx\r\n", "PUB v1.gw.n.reply.me.1 a 1\r\nx\r\n", nil},
 		{"inside another one's payload", "PUB v1.gw.n.beat 32\r\n" + mine + "\r\n", "PUB v1.gw.n.beat 32\r\n" + mine + "\r\n", nil},
 		{
-			"with a header", "HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n" + mine, "HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n",
+			"with a header", "HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n" + mine,
+			"HPUB v1.gw.n.reply.me.1 12 13\r\nNATS/1.0\r\n\r\nx\r\n",
 			[]string{"v1.gw.n.reply.me.1 PUB "},
 		},
 		{"without its end", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", nil},
@@ -181,7 +183,8 @@ func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
 // FuzzSplitter holds that nothing depends on how the bytes arrive, and that none is lost or made.
 func FuzzSplitter(f *testing.F) {
 	for _, seed := range []string{
-		"PUB v1.gw.n.reply.me.1 4\r\nPUB \r\nPING\r\n", "SUB v1.host.n.> 1\r\nUNSUB 1 1\r\nHPUB a 2 3\r\nabc\r\n", "pub\tv1.gw.n.reply.me.2 0\r\n\r\n", "PUB a 1\nx",
+		"PUB v1.gw.n.reply.me.1 4\r\nPUB \r\nPING\r\n", "SUB v1.host.n.> 1\r\nUNSUB 1 1\r\nHPUB a 2 3\r\nabc\r\n",
+		"pub\tv1.gw.n.reply.me.2 0\r\n\r\n", "PUB a 1\nx",
 	} {
 		f.Add([]byte(seed), uint16(5))
 	}
