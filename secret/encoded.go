@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -27,69 +28,69 @@ var base64Chars = strings.NewReplacer("+", `(?:[+-]|%(?:25)*2[Bb])`, "/", `(?:\\
 // is spaced, or encoded for a URL, HTML or JSON, once or several times and in whole or in part, or within
 // base64. Of a text made to be slow to search the rest is replaced as a whole.
 func Redactor(mask string, values ...string) func(text string) string {
-	var forms []string
-	// A search from each byte is slow: pairs are the two bytes with which a form may begin.
-	var pairs [256][256]bool
-	pair := func(first string, second string) {
-		for _, a := range []byte(first) {
-			for b := range pairs[a] {
-				pairs[a][b] = pairs[a][b] || b >= utf8.RuneSelf || second == "" || strings.IndexByte(second, byte(b)) >= 0
-			}
-		}
-	}
-	const encodes = "\\%&+ \t\n\r\f" // or separates characters of a value
-	long := 8                        // backslashes before one character
+	var heads, forms []string // expressions for the beginnings of the values, and for the whole
+	// A search from each byte is slow: starts are the pairs of bytes with which a form may begin.
+	var starts startPairs
+	longest := 0
+	rowLimit := 8 // backslashes before one character
 	for _, v := range values {
-		switch v = strings.TrimFunc(v, func(r rune) bool { return unicode.In(r, unicode.White_Space, unicode.Z, unicode.Cf) }); {
-		case v == "":
+		v = strings.TrimFunc(v, func(r rune) bool { return unicode.In(r, unicode.White_Space, unicode.Z, unicode.Cf) })
+		if v == "" {
 			continue
-		case len(v) > maxEncoded:
-			forms = append(forms, regexp.QuoteMeta(v))
-			pair(v[:1], v[1:2])
-		default:
-			var chars []string
-			for _, r := range v {
-				chars = append(chars, encodedRune(r))
-			}
-			forms = append(forms, "(?i:"+strings.Join(chars, between)+")")
-			if len(v) >= minBase64 {
-				for _, of := range base64Forms(v) {
-					forms = append(forms, of)
-					pair(base64Starts(of), "")
-				}
-			}
-			first, next := bothCases(v[:1]), ""
-			if len(v) > 1 && !unicode.IsSpace(rune(v[1])) {
-				next = bothCases(v[1:2]) + encodes
-			}
-			pair(first, next)
-			pair("\\", "\\unrt"+"U"+bothCases(v[:1]))
-			pair("%", "0123456789abcdefABCDEF")
-			pair("&", "#aAlLgGqQ")
 		}
+		longest = max(longest, len(v))
 		if strings.Contains(v, `\`) {
-			long = math.MaxInt
+			rowLimit = math.MaxInt
+		}
+		if len(v) > maxEncoded {
+			heads, forms = append(heads, regexp.QuoteMeta(v[:maxHead])), append(forms, regexp.QuoteMeta(v))
+			starts.add(v[:1], v[1:2])
+			continue
+		}
+		var chars []string
+		for _, r := range v {
+			chars = append(chars, encodedRune(r))
+		}
+		add := func(chars []string, between, flags string) {
+			heads = append(heads, flags+strings.Join(chars[:min(len(chars), maxHead)], between)+")")
+			forms = append(forms, flags+strings.Join(chars, between)+")")
+		}
+		add(chars, between, "(?i:")
+		starts.addEncoded(v)
+		if len(v) >= minBase64 {
+			for _, of := range base64Forms(v) {
+				chars := make([]string, len(of))
+				for i := range of {
+					chars[i] = base64Chars.Replace(of[i : i+1])
+				}
+				add(chars, "", "(?:")
+				starts.addBase64(of)
+			}
 		}
 	}
 	if forms == nil {
 		return func(text string) string { return text }
 	}
-	for c := utf8.RuneSelf; c < len(pairs); c++ {
-		pair(string([]byte{byte(c)}), "")
-	}
-	form := regexp.MustCompile(`\A(?:` + strings.Join(forms, "|") + ")")
+	head := regexp.MustCompile(`\A(?:` + strings.Join(heads, "|") + ")")
+	whole := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\A(?:` + strings.Join(forms, "|") + ")") })
 	return func(text string) string {
 		var b strings.Builder
 		from := 0 // what is before is in b
-		for i, searches, row := 0, 0, 0; i < len(text); i++ {
+		searches, steps, row := 0, 0, 0
+		for i := 0; i < len(text); i++ {
 			row = rowOf(text, i, row)
-			if i+1 < len(text) && !pairs[text[i]][text[i+1]] || row > long {
+			if i+1 < len(text) && !starts[text[i]][text[i+1]] || row > rowLimit {
 				continue
 			}
-			if searches++; searches > maxSearches {
+			if searches++; searches > maxSearches || steps > maxSteps {
 				return b.String() + text[from:i] + mask
 			}
-			if found := form.FindStringIndex(text[i:]); found != nil {
+			found := head.FindStringIndex(text[i:])
+			if found != nil && longest > maxHead {
+				steps += longest
+				found = whole().FindStringIndex(text[i:])
+			}
+			if found != nil {
 				b.WriteString(text[from:i] + mask)
 				from = i + found[1]
 				i, row = from-1, 0
@@ -97,6 +98,65 @@ func Redactor(mask string, values ...string) func(text string) string {
 		}
 		return b.String() + text[from:]
 	}
+}
+
+// startPairs are the pairs of bytes with which a form may begin.
+type startPairs [256][256]bool
+
+// add adds pairs of each byte of first with each of second, or with any if second is "", and with bytes of
+// characters that are not ASCII, which may separate those of a value.
+func (p *startPairs) add(first, second string) {
+	for _, a := range []byte(first) {
+		for b := range p[a] {
+			p[a][b] = p[a][b] || second == "" || b >= utf8.RuneSelf || strings.IndexByte(second, byte(b)) >= 0
+		}
+	}
+}
+
+// addEncoded adds those of a value in any form of its first two characters.
+func (p *startPairs) addEncoded(v string) {
+	first, size := utf8.DecodeRuneInString(v)
+	next := ""
+	if second, n := utf8.DecodeRuneInString(v[size:]); n > 0 && !unicode.IsSpace(second) {
+		next = `\%&` + "+ \t\n\r\f" // its other forms, and what may be before it
+		for _, c := range folds(second) {
+			next += c[:1]
+		}
+	}
+	escaped := `\uU`
+	for _, c := range folds(first) {
+		if len(c) == 1 {
+			p.add(c, next)
+			escaped += c
+		} else {
+			p.add(c[:1], "")
+			escaped += c[:1]
+		}
+	}
+	p.add(`\`, escaped)
+	p.add("%", "0123456789abcdefABCDEF")
+	p.add("&", "#aAlLgGqQ")
+}
+
+// addBase64 adds those of a form of base64Forms.
+func (p *startPairs) addBase64(form string) {
+	switch {
+	case strings.ContainsAny(form[:1], "+/"):
+		p.add(`+-/_%\`, "")
+	case len(form) == 1 || strings.ContainsAny(form[1:2], "+/"):
+		p.add(form[:1], "")
+	default:
+		p.add(form[:1], form[1:2])
+	}
+}
+
+// folds returns the characters that equal r in any letter case.
+func folds(r rune) []string {
+	out := []string{string(r)}
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		out = append(out, string(f))
+	}
+	return out
 }
 
 // rowOf returns the number of backslashes in a row from i; before is that from i-1.
@@ -109,16 +169,6 @@ func rowOf(text string, i, before int) int {
 		n++
 	}
 	return n
-}
-
-func bothCases(s string) string { return strings.ToLower(s) + strings.ToUpper(s) }
-
-// base64Starts returns the bytes with which a form of base64Forms begins.
-func base64Starts(form string) string {
-	if form[0] == '(' {
-		return `+-/_%\`
-	}
-	return form[:1]
 }
 
 // encodedRune returns an expression for the forms of one character, which is optional if it is space.
@@ -142,7 +192,7 @@ func encodedRune(r rune) string {
 	return out + ")"
 }
 
-// base64Forms returns an expression for each position that a value can have in the groups of three bytes.
+// base64Forms returns the base64 of a value for each position that it can have in the groups of three bytes.
 // Characters that also have bits of the bytes before or after the value are left out.
 func base64Forms(v string) (out []string) {
 	for shift, shared := range []int{0, 2, 3} {
@@ -150,7 +200,7 @@ func base64Forms(v string) (out []string) {
 		if (shift+len(v))%3 != 0 {
 			text = text[:len(text)-1]
 		}
-		out = append(out, base64Chars.Replace(text))
+		out = append(out, text)
 	}
 	return out
 }

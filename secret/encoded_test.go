@@ -104,6 +104,38 @@ func TestOfATextThatIsSlowToSearchTheRestIsMasked(t *testing.T) {
 	}
 }
 
+// TestLongValuesAreFoundAndNotSlow: a service that names the value and the text has each place compared with all of it.
+func TestLongValuesAreFoundAndNotSlow(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("a", 2000)
+	redact := secret.Redactor("•", value)
+	almost := strings.Repeat("a", 1999) + "b" + strings.Repeat("%61", 1999) + "b"
+	if got := redact(almost + value + " x"); !strings.HasSuffix(got, "• x") || strings.Contains(got, value) {
+		t.Errorf("got %d bytes that end with %.30q, want the value masked", len(got), got[max(len(got)-30, 0):])
+	}
+	got := redact(strings.Repeat(almost, 1<<9) + value)
+	if !strings.HasSuffix(got, "•") || strings.Contains(got, value) {
+		t.Errorf("a text made to be slow: got %d bytes that end with %.30q, want the rest masked", len(got), got[max(len(got)-30, 0):])
+	}
+}
+
+func TestARedactorLeavesLongTextsOfAllScripts(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("日本語の文章です。", 300_000)
+	if got := secret.Redactor("•", "tr0ub4dor&3")(text + "TR0UB4DOR&amp;3"); got != text+"•" {
+		t.Errorf("got %d of %d bytes, want all, with the value masked", len(got), len(text))
+	}
+}
+
+func TestARedactorFindsLettersOfSpecialCase(t *testing.T) {
+	t.Parallel()
+	for value, text := range map[string]string{"=ſ<x": "=S<X", "key-one": "\u212aEY-ONE", "sesame": "ſESAME", "İzmir7": "İZMIR7", "éclair": "ÉCLAIR"} {
+		if got := secret.Redactor("•", value)("a " + text + " b"); got != "a • b" {
+			t.Errorf("Redactor(%q) of %q = %q, want it masked", value, text, got)
+		}
+	}
+}
+
 func BenchmarkRedactor(b *testing.B) {
 	text := strings.Repeat(`{"name":"some text", "url":"https://a.example/x?y=%26z&amp;"}`, 1<<16)
 	redact := secret.Redactor("•••", "tr0ub4dor&3+x/y==", "user:tr0ub4dor&3+x/y==")

@@ -148,11 +148,20 @@ func sentSecrets(resp *http.Response) []string {
 }
 
 // hider returns a function that replaces secrets of six bytes or more in an answer, because an API may
-// repeat what it was sent. Of the value of a header it also replaces what follows a scheme such as Bearer.
+// repeat what it was sent. Of the value of a header it also replaces what follows a scheme such as Bearer,
+// of Basic the decoded user and password, and of user:password the password.
 func hider(secrets []string) func(string) string {
 	for _, s := range secrets {
-		if _, token, ok := strings.Cut(s, " "); ok {
+		if scheme, token, ok := strings.Cut(s, " "); ok {
 			secrets = append(secrets, token)
+			if pair, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "basic") {
+				secrets = append(secrets, string(pair))
+			}
+		}
+	}
+	for _, s := range secrets {
+		if _, password, ok := strings.Cut(s, ":"); ok {
+			secrets = append(secrets, password)
 		}
 	}
 	secrets = slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 6 })

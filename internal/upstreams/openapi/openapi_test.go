@@ -301,7 +301,9 @@ func TestAnswersDoNotShowTheBearerToken(t *testing.T) {
 	a, err := openapi.New(openapi.Config{
 		Document: s.URL + "/api.yaml", Base: s.URL, Local: true, HTTP: &http.Client{Transport: adds("access-token-1")}, Fetch: http.DefaultClient,
 		Header: func(context.Context) (http.Header, error) {
-			return http.Header{"Authorization": {"Bearer " + secretValue}, "X-Key": {"other-" + secretValue}, "X-Version": {"2026-01-01"}}, nil
+			return http.Header{
+				"Authorization": {"Bearer " + secretValue}, "X-Key": {"user:other-" + secretValue}, "X-Version": {"2026-01-01"},
+			}, nil
 		},
 		SecretHeaders: []string{"X-Key"},
 	})
@@ -310,7 +312,7 @@ func TestAnswersDoNotShowTheBearerToken(t *testing.T) {
 	}
 	s.answer = func(w http.ResponseWriter) { io.WriteString(w, one("3.1.0", "/i", "get", "description: x")) }
 	d := definitions(t, a)["op"]
-	s.answer = func(w http.ResponseWriter) { fmt.Fprint(w, s.header) }
+	s.answer = func(w http.ResponseWriter) { fmt.Fprint(w, s.header, " password=other-"+secretValue) }
 	got, err := a.Call(t.Context(), d, json.RawMessage(`{}`))
 	if text := string(got); err != nil || strings.Contains(text, secretValue) || strings.Contains(text, "access-token") ||
 		strings.Contains(text, "other-") || !strings.Contains(text, "•••") ||

@@ -35,10 +35,12 @@ func newDirect() *direct {
 type relayed struct {
 	id       uint64
 	out      *backlog
-	identity *messaging.Identity // nil until it is admitted
+	identity *messaging.Identity // nil until it is admitted, and after its end
 	subs     map[string]string   // pattern by the session's number of the subscription
+	starts   []string            // keys of direct.nodes where it is listed
 	// opaque means that it has subscriptions which are not in subs: messages to its node go through the server.
 	opaque bool
+	closed bool
 }
 
 // open adds a session by the first line that the server sent it; nil if that cannot be read.
@@ -57,7 +59,7 @@ func (d *direct) open(first []byte, out *backlog) *relayed {
 	return c
 }
 
-// admit records who a session is.
+// admit records who a session is. The server forgets what a session was that it admits again.
 func (d *direct) admit(client uint64, id messaging.Identity) {
 	if d == nil {
 		return
@@ -65,6 +67,7 @@ func (d *direct) admit(client uint64, id messaging.Identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c := d.sessions[client]; c != nil {
+		d.unregister(c)
 		c.identity = &id
 		d.register(c)
 	}
@@ -72,14 +75,25 @@ func (d *direct) admit(client uint64, id messaging.Identity) {
 
 // register lists a session below its subjects, if it subscribes to any.
 func (d *direct) register(c *relayed) {
-	if c.identity == nil || len(c.subs) == 0 && !c.opaque {
+	if c.closed || c.identity == nil || len(c.subs) == 0 && !c.opaque {
 		return
 	}
 	for _, own := range c.identity.Subscribe {
-		if start, all := strings.CutSuffix(own, ">"); all && !slices.Contains(d.nodes[start], c) {
+		if start, all := strings.CutSuffix(own, ">"); all && !slices.Contains(c.starts, start) {
 			d.nodes[start] = append(d.nodes[start], c)
+			c.starts = append(c.starts, start)
 		}
 	}
+}
+
+func (d *direct) unregister(c *relayed) {
+	for _, start := range c.starts {
+		list := slices.DeleteFunc(d.nodes[start], func(o *relayed) bool { return o == c })
+		if d.nodes[start] = list; len(list) == 0 {
+			delete(d.nodes, start)
+		}
+	}
+	c.starts = nil
 }
 
 func (d *direct) close(c *relayed) {
@@ -89,37 +103,34 @@ func (d *direct) close(c *relayed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sessions, c.id)
-	if c.identity == nil {
-		return
-	}
-	for _, own := range c.identity.Subscribe {
-		start := strings.TrimSuffix(own, ">")
-		list := slices.DeleteFunc(d.nodes[start], func(o *relayed) bool { return o == c })
-		if d.nodes[start] = list; len(list) == 0 {
-			delete(d.nodes, start)
-		}
-	}
+	d.unregister(c)
+	c.closed, c.identity, c.subs = true, nil, nil
 }
 
-// subscribe records a subscription of a session, or with an empty pattern its end.
-func (d *direct) subscribe(c *relayed, number, pattern string) {
+// subscribe records a subscription of a session; false if it has too many.
+func (d *direct) subscribe(c *relayed, number, pattern string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if pattern == "" {
-		delete(c.subs, number)
-		return
+	if _, again := c.subs[number]; c.closed || again || len(c.subs) >= maxSubs {
+		return false
 	}
-	if c.subs[number] = pattern; len(c.subs) > maxSubs {
-		c.opaque = true
-	}
+	c.subs[number] = pattern
 	d.register(c)
+	return true
+}
+
+// unsubscribe records the end of a subscription.
+func (d *direct) unsubscribe(c *relayed, number string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(c.subs, number)
 }
 
 // markOpaque records that the subscriptions of a session are not known.
 func (d *direct) markOpaque(c *relayed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c.opaque = true
+	c.opaque, c.subs = true, nil
 	d.register(c)
 }
 
@@ -242,11 +253,13 @@ type splitter struct {
 	c      *relayed
 	to     io.Writer
 
-	pending  []byte // an operation whose end has not come
-	want     int    // the length of a message to the gateway that is held; 0: a line is held
-	receiver *ownSubscription
-	skip     int // bytes of a payload to pass on
-	opaque   bool
+	pending   []byte // a line whose end has not come, or the payload of a message to the gateway
+	want      int    // the length of that payload; 0: a line is pending
+	head      []byte // the line before that payload
+	receiver  *ownSubscription
+	skip      int  // bytes of a payload to pass on
+	connected bool // the session has said who it is
+	opaque    bool
 }
 
 // Write takes the next bytes of a session.
@@ -312,59 +325,61 @@ func (s *splitter) forward(p []byte) error {
 	return err
 }
 
-// handleLine parses the line of an operation. One that begins a message to the gateway is held; any
-// other is passed on, here if it was held.
-func (s *splitter) handleLine(line []byte, held bool) error {
+// handleLine parses the line of an operation. One that begins a message to the gateway is kept with it; any
+// other is passed on, here if it was pending.
+func (s *splitter) handleLine(line []byte, pending bool) error {
 	s.parseLine(line)
 	switch {
 	case s.want > 0:
-		s.pending = append(make([]byte, 0, s.want), line...)
+		s.head, s.pending = bytes.Clone(line), make([]byte, 0, s.want)
 		return nil
-	case held:
+	case pending:
 		s.pending = nil
 		return s.forward(line)
 	}
 	return nil
 }
 
-// parseLine sets want and receiver, skip or opaque.
+// parseLine sets want and receiver, skip or opaque. It reads less than servers do: what it might read in another
+// way is opaque.
 func (s *splitter) parseLine(line []byte) {
-	var fields [6][]byte
-	n := 0
-	for f := range bytes.FieldsSeq(line) {
-		if n == len(fields) {
-			break
-		}
-		fields[n], n = f, n+1
-	}
-	if line[len(line)-1] != '\n' || n == 0 {
+	text, ended := bytes.CutSuffix(line, []byte("\r\n"))
+	odd := func(c rune) bool { return c < ' ' && c != '\t' || c > '~' }
+	connects := bytes.HasPrefix(bytes.ToUpper(text[:min(len(text), len("CONNECT "))]), []byte("CONNECT "))
+	switch {
+	case !ended, len(line) > maxLine, !connects && bytes.ContainsFunc(text, odd), len(text) == 0 || text[0] == ' ' || text[0] == '\t',
+		connects && s.connected: // the server would take it for somebody else from now on
 		s.markOpaque()
 		return
+	case connects:
+		s.connected = true
+		return
 	}
-	switch operation := strings.ToUpper(string(fields[0])); {
+	fields := strings.Fields(string(text))
+	n := len(fields)
+	switch operation := strings.ToUpper(fields[0]); {
 	case operation == "PUB" && n <= 4 && n >= 3, operation == "HPUB" && n <= 5 && n >= 4:
-		size, err := strconv.ParseUint(string(fields[n-1]), 10, 31)
+		size, err := strconv.ParseUint(fields[n-1], 10, 31)
 		if err != nil || size > maxWire {
 			s.markOpaque()
 			return
 		}
 		if operation == "PUB" && n == 3 && size <= messaging.MaxPayload {
-			s.receiver = s.direct.receiver(s.c, string(fields[1]))
+			s.receiver = s.direct.receiver(s.c, fields[1])
 		}
 		if s.receiver != nil {
-			s.want = len(line) + int(size) + len("\r\n")
+			s.want = int(size) + len("\r\n")
 		} else {
 			s.skip = int(size) + len("\r\n")
 		}
-	case operation == "SUB" && n == 3:
-		s.direct.subscribe(s.c, string(fields[2]), string(fields[1]))
+	case operation == "SUB" && n == 3 && len(fields[1]) <= messaging.MaxSubject && len(fields[2]) <= maxNumber:
+		if !s.direct.subscribe(s.c, fields[2], fields[1]) {
+			s.markOpaque()
+		}
 	case operation == "UNSUB" && n == 2:
-		s.direct.subscribe(s.c, string(fields[1]), "")
-	case operation == "UNSUB" && n == 3:
-		// The server ends it after some messages, some of which it would not count.
-		s.direct.markOpaque(s.c)
-	case operation != "CONNECT" && operation != "PING" && operation != "PONG":
-		s.markOpaque()
+		s.direct.unsubscribe(s.c, fields[1])
+	case operation != "PING" && operation != "PONG":
+		s.markOpaque() // also for UNSUB with a number, which counts messages that the server does not see
 	}
 }
 
@@ -373,20 +388,19 @@ func (s *splitter) markOpaque() {
 	s.direct.markOpaque(s.c)
 }
 
-// deliver gives the held message to the gateway. One without its end goes to the server, which
-// refuses it.
+// deliver gives a message to the gateway. One without its end goes to the server, which refuses it.
 func (s *splitter) deliver() error {
-	message := s.pending
-	line := bytes.IndexByte(message, '\n') + 1
-	body, ended := bytes.CutSuffix(message[line:], []byte("\r\n"))
-	to := s.receiver
-	s.pending, s.want, s.receiver = nil, 0, nil
+	head, payload, to := s.head, s.pending, s.receiver
+	s.head, s.pending, s.want, s.receiver = nil, nil, 0, nil
+	body, ended := bytes.CutSuffix(payload, []byte("\r\n"))
 	if !ended {
 		s.markOpaque()
-		return s.forward(message)
+		if err := s.forward(head); err != nil {
+			return err
+		}
+		return s.forward(payload)
 	}
-	fields := bytes.Fields(message[:line])
-	to.push(messaging.Message{Subject: string(fields[1]), Data: body})
+	to.push(messaging.Message{Subject: strings.Fields(string(head))[1], Data: body})
 	return nil
 }
 

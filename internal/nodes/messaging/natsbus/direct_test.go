@@ -138,7 +138,45 @@ func split(d *direct, pieces ...[]byte) (passed string, handed []string) {
 	for _, p := range pieces {
 		_, _ = s.Write(p) // a buffer takes all
 	}
-	return to.String() + string(s.pending), handed
+	return to.String() + string(s.head) + string(s.pending), handed
+}
+
+// TestSubscriptionsOfASessionAreBounded: what is above the limits goes through the server.
+func TestSubscriptionsOfASessionAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]func(i int) string{
+		"many":  func(i int) string { return fmt.Sprintf("SUB v1.host.n.%d %d\r\n", i, i) },
+		"long":  func(int) string { return "SUB v1.host.n.a " + strings.Repeat("1", 3000) + "\r\n" },
+		"again": func(int) string { return "SUB v1.host.n.a 1\r\n" },
+	} {
+		d := newDirect()
+		var input strings.Builder
+		for i := range 1000 {
+			input.WriteString(line(i))
+		}
+		if passed, _ := split(d, []byte(input.String())); passed != input.String() {
+			t.Errorf("%s: passed %d bytes, want all %d", name, len(passed), input.Len())
+		}
+		if c := d.sessions[1]; !c.opaque || len(c.subs) != 0 || d.publish(messaging.Message{Subject: "v1.host.n.a"}) {
+			t.Errorf("%s: got %d subscriptions and opaque %t, want none, and that messages go through the server", name, len(c.subs), c.opaque)
+		}
+	}
+}
+
+// TestASessionThatIsAdmittedAgain has nothing of what it was before, and leaves nothing when it ends.
+func TestASessionThatIsAdmittedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDirect()
+	split(d, []byte("SUB v1.host.n.> 1\r\n"))
+	d.admit(1, messaging.Identity{ID: "m", Publish: []string{"v1.gw.m.>"}, Subscribe: []string{"v1.host.m.>"}})
+	if d.publish(messaging.Message{Subject: "v1.host.n.call"}) {
+		t.Error("a call of the node that it was is sent to it, want not")
+	}
+	c := d.sessions[1]
+	d.close(c)
+	if len(d.nodes)+len(d.sessions) != 0 || d.receiver(c, "v1.gw.m.reply.me.1") != nil {
+		t.Errorf("after its end: got nodes %v and sessions %v, want none, and no receiver", d.nodes, d.sessions)
+	}
 }
 
 func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
@@ -166,6 +204,12 @@ func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
 		{"without its end", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", nil},
 		{"after what cannot be read", "HELLO\r\n" + mine, "HELLO\r\n" + mine, nil},
 		{"after a size that is none", "PUB a -1\r\n" + mine, "PUB a -1\r\n" + mine, nil},
+		{"after a line that servers read in another way", "PING\r\r\n" + mine, "PING\r\r\n" + mine, nil},
+		{"after a space", " PING\r\n" + mine, " PING\r\n" + mine, nil},
+		{
+			"after the session became another one", "CONNECT {}\r\n" + mine + "CONNECT {}\r\n" + mine, "CONNECT {}\r\nCONNECT {}\r\n" + mine,
+			[]string{"v1.gw.n.reply.me.1 PUB "},
+		},
 		{"after a line without end", strings.Repeat("x", 2*maxLine) + "\r\n" + mine, strings.Repeat("x", 2*maxLine) + "\r\n" + mine, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

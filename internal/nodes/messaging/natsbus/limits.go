@@ -37,8 +37,13 @@ const (
 // minSecret is the shortest secret that gateways of a cluster may share.
 const minSecret = 32
 
-// maxLine bounds a line of the protocol that direct reads, as servers do by default.
-const maxLine = 4 << 10
+// Limits of direct.go.
+const (
+	// maxLine bounds a line of the protocol, as servers do by default.
+	maxLine = 4 << 10
+	// maxNumber bounds a session's number of a subscription, in bytes.
+	maxNumber = 64
+)
 
 // Limits of link.go.
 const (
