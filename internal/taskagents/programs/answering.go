@@ -85,16 +85,11 @@ func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	return plugins, err != nil || broken || len(hooks[permissionHook]) > 0
 }
 
-// folderSettings returns a settings file of Claude Code in the folder, or "". It may name programs, such as
-// hooks, that the program starts without a question.
-func folderSettings(workdir string) string {
-	for _, name := range []string{"settings.json", "settings.local.json"} {
-		path := filepath.Join(workdir, ".claude", name)
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path
-		}
-	}
-	return ""
+// hasFolderSettings reports whether Claude Code would read settings, skills or agents of the folder. They may
+// name programs, such as hooks, that it starts without a question.
+func hasFolderSettings(workdir string) bool {
+	_, err := os.Lstat(filepath.Join(workdir, ".claude"))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // permissionHook is the event of hooks that answer what users are asked.

@@ -148,9 +148,9 @@ func (b *build) claudeFlags() []string {
 		"--mcp-config=" + b.private(text(object{"mcpServers": object{"junctor": server}}), "claude-mcp.json"),
 		"--append-system-prompt-file=" + b.private(b.memory(), "memory.md"),
 	}
-	if file := folderSettings(b.Workdir); file != "" && b.Repo && b.Preset != Autonomous {
+	if b.Repo && b.Preset != Autonomous && hasFolderSettings(b.Workdir) {
 		flags = append(flags, "--setting-sources=user")
-		b.note(file + " is not used: the repository is that of others, and its hooks would run without a question")
+		b.note("the folder .claude of the repository is not used: it is that of others, and its hooks would run without a question")
 	}
 	if b.Preset == Autonomous && !b.mayBypass() {
 		b.note("Claude Code refuses to bypass permissions for root; its own rules allow everything, and hooks decide")

@@ -490,7 +490,8 @@ func TestClaudeUsesNoSettingsOfARepositoryOfOthers(t *testing.T) {
 	}{
 		{"cloned, with settings", "settings.json", true, programs.Standard, true},
 		{"cloned, with local settings", "settings.local.json", true, programs.Readonly, true},
-		{"cloned, without", "other.json", true, programs.Standard, false},
+		{"cloned, with skills", "skills", true, programs.Permissive, true},
+		{"cloned, without", "", true, programs.Standard, false},
 		{"the user's own folder", "settings.json", false, programs.Standard, false},
 		{"with a preset that asks nothing", "settings.json", true, programs.Autonomous, false},
 	} {
@@ -498,11 +499,13 @@ func TestClaudeUsesNoSettingsOfARepositoryOfOthers(t *testing.T) {
 			t.Parallel()
 			s := spawn(programs.Claude, tt.preset)
 			s.Workdir, s.Repo = t.TempDir(), tt.others
-			if err := os.Mkdir(s.Workdir+"/.claude", 0o700); err != nil {
-				t.Fatalf("mkdir: got %v, want no error", err)
-			}
-			if err := os.WriteFile(s.Workdir+"/.claude/"+tt.file, []byte(`{}`), 0o600); err != nil {
-				t.Fatalf("write: got %v, want no error", err)
+			if tt.file != "" {
+				if err := os.Mkdir(s.Workdir+"/.claude", 0o700); err != nil {
+					t.Fatalf("mkdir: got %v, want no error", err)
+				}
+				if err := os.WriteFile(s.Workdir+"/.claude/"+tt.file, []byte(`{}`), 0o600); err != nil {
+					t.Fatalf("write: got %v, want no error", err)
+				}
 			}
 			plan := build(t, s)
 			for _, argv := range [][]string{plan.Argv, plan.Structured} {

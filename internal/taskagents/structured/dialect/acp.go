@@ -203,8 +203,12 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 		ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(),
 		Prompt: text.ShortenBytes(p.Call.Title, maxPrompt),
 	}
-	if dir, ok := p.Call.shellDir(a.cfg.Workdir); ok && a.cfg.Framework == programs.Gemini && p.Call.Input == nil {
-		q.Input, q.Cwd = encoded(object{"command": p.Call.Title, "cwd": dir}), text.ShortenBytes(dir, maxPrompt)
+	if a.cfg.Framework == programs.Gemini && p.Call.Kind == "execute" && p.Call.Input == nil {
+		if dir, ok := p.Call.shellDir(a.cfg.Workdir); ok {
+			q.Input, q.Cwd = encoded(object{"command": p.Call.Title, "cwd": dir}), text.ShortenBytes(dir, maxPrompt)
+		} else { // no preset judges it, and the user sees all of it
+			q.Input = encoded(object{"title": p.Call.Title, "text": p.Call.text()})
+		}
 	}
 	for _, o := range p.Options {
 		if o.ID.Kind() != '"' || len(o.ID) > maxID {
@@ -219,22 +223,33 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 }
 
 // shellDir returns the folder of a command of Gemini CLI. Its requests have no input: the title is the whole command,
-// and a text begins with the folder in brackets. ok is false for other tools, and for a folder that the text
-// does not name clearly, because the names of folders may have brackets, too.
+// and a text begins with the folder in brackets. ok is false for a folder that the text does not name clearly,
+// because the names of folders may have brackets, too.
 func (c *acpCall) shellDir(workdir string) (dir string, ok bool) {
-	if c.Kind != "execute" || c.Title == "" || len(c.Content) != 1 {
+	if c.Title == "" || len(c.Content) != 1 {
 		return "", false
 	}
-	var part struct {
-		Text string `json:"text"`
-	}
-	_ = jsonx.Unmarshal(c.Content[0].Content, &part) // without a text the folder is unknown
-	if strings.HasPrefix(part.Text, "[current working directory "+workdir+"]") {
+	where := c.text()
+	if strings.HasPrefix(where, "[current working directory "+workdir+"]") {
 		return workdir, true
 	}
-	rest, found := strings.CutPrefix(part.Text, "[in ")
+	rest, found := strings.CutPrefix(where, "[in ")
 	dir, more, closed := strings.Cut(rest, "]")
 	return dir, found && closed && dir != "" && !strings.Contains(more, "]")
+}
+
+// text returns the texts of the call's content.
+func (c *acpCall) text() string {
+	var texts []string
+	for _, part := range c.Content {
+		var block struct {
+			Text string `json:"text"`
+		}
+		if jsonx.Unmarshal(part.Content, &block) == nil && block.Text != "" { // others have a diff
+			texts = append(texts, block.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // known returns a tool's input with the files that the call names.

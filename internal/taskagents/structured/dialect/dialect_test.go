@@ -104,9 +104,9 @@ func TestCommandsOfGeminiAreKnownWhenItAsks(t *testing.T) {
 	for _, c := range []struct{ kind, where, input string }{
 		{"execute", "[current working directory /w] (says [in /etc])", `{"command":"make > x","cwd":"/w"}`},
 		{"execute", "[in sub] (builds)", `{"command":"make > x","cwd":"sub"}`},
-		{"execute", "[in ..] (x] y)", `{}`}, // the folder could also be "..] (x"
-		{"execute", "[in a]/../../..]", `{}`},
-		{"execute", "[current working directory /w2]", `{}`},
+		{"execute", "[in ..] (x] y)", `{"text":"[in ..] (x] y)","title":"make > x"}`}, // the folder could also be "..] (x"
+		{"execute", "[in a]/../../..]", `{"text":"[in a]/../../..]","title":"make > x"}`},
+		{"execute", "[current working directory /w2]", `{"text":"[current working directory /w2]","title":"make > x"}`},
 		{"other", "[current working directory /w]", `{}`},
 	} {
 		q := handleLine(t, opened(t, programs.Gemini), fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":`+
