@@ -13,7 +13,7 @@ const prove = async (what) => {
   await page.getByLabel("Six digits").fill(await ask(what));
 };
 
-const seen = { violations: [], errors: [], axe: [], wide: [], notes: {} };
+const seen = { violations: [], errors: [], axe: [], wide: [], low: [], notes: {} };
 
 const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -47,6 +47,8 @@ for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tas
   }
   await page.setViewportSize({ width: 320, height: 700 });
   if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(path);
+  const low = await page.locator("button:visible, a.b:visible").evaluateAll((all) => all.filter((e) => e.getBoundingClientRect().height < 40).map((e) => e.textContent || e.ariaLabel));
+  for (const text of low) seen.low.push(`${path}: ${text}`);
 }
 await page.setViewportSize({ width: 1280, height: 800 });
 
@@ -72,6 +74,44 @@ await more.press("Enter");
 await sheet.getByRole("link", { name: "Providers" }).press("Enter");
 await page.getByRole("heading", { name: "Providers", level: 1 }).waitFor();
 await sheet.waitFor({ state: "detached" });
+
+// The pinned bar of an approval has two halves, and what lasts longer is not in it.
+await page.goto(`${base}/console/approvals/${approval}`);
+const [once, deny] = await Promise.all(["Approve once", "Deny"].map((name) => page.locator(".deciding").getByRole("button", { name }).boundingBox()));
+seen.notes.halves = [once.width - deny.width, deny.x - once.x - once.width, Math.min(once.height, deny.height), once.y - deny.y].map(Math.round);
+const longer = page.getByText("Approve for longer, with any input");
+seen.notes.pinned = (await page.locator(".deciding").innerText()).split(/\s*\n\s*/);
+await longer.click();
+await page.getByRole("button", { name: "Always…" }).waitFor();
+seen.notes.effect = await page.locator("main .sub b[title]").last().evaluate((e) => `${e.title}: ${e.textContent}`);
+
+// The catalog shows the decisions for an agent, and names it. A phone keeps the effects, in words.
+await page.goto(`${base}/console/catalog`);
+const tools = page.getByRole("region", { name: "Tools" });
+await tools.getByText("changes", { exact: true }).first().waitFor();
+seen.notes.for = [await page.getByLabel("Decision for:").inputValue(), await page.locator("main .head span").last().textContent()];
+await page.getByLabel("Decision for:").selectOption("");
+await page.waitForFunction(() => document.querySelector("main .head span:last-child")?.textContent === "For you");
+await tools.locator(".row").first().waitFor();
+
+// A program that is not known gets a token, which is on the page once and nowhere else.
+await page.goto(`${base}/console/connect`);
+await page.getByLabel("Name of the program").fill("helper");
+await page.getByRole("button", { name: "Create a token" }).click();
+await prove("code token");
+await page.keyboard.press("Enter");
+const given = page.getByRole("region", { name: "The new token" });
+const made = await given.getByLabel("Token", { exact: true }).textContent();
+const used = await fetch(`${url}/api/v1/status`, { headers: { Authorization: `Bearer ${made.trim()}` } });
+seen.notes.given = [used.status, await given.getByLabel("Address", { exact: true }).textContent(), (await given.locator("pre").last().textContent()).includes(made.trim())];
+for (const finding of await serious(page)) seen.axe.push(`a new token: ${finding}`);
+if (process.env.PICTURES) await given.locator("pre").last().scrollIntoViewIfNeeded().then(() => page.screenshot({ path: `${process.env.PICTURES}/token.png` }));
+await given.getByRole("button", { name: "Copy: Token" }).click();
+await given.getByText(/^(Copied|Selected; press Ctrl C)$/).waitFor();
+const kept = await page.evaluate(() => JSON.stringify([location.href, history.state, { ...localStorage }, { ...sessionStorage }]));
+await page.reload();
+await page.getByLabel("Name of the program").waitFor();
+seen.notes.leaked = kept.includes(made.trim()) || (await page.content()).includes(made.trim());
 
 // Tasks are listed in columns, which a phone does not name.
 await page.goto(`${base}/console/tasks`);

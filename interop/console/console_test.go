@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -153,8 +154,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen struct {
-		Violations, Errors, Axe, Wide []string
-		Notes                         struct {
+		Violations, Errors, Axe, Wide, Low []string
+		Notes                              struct {
 			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
 			Input, Diff, Merged, Discarded, Question, Stopped, Paired, Played  string
 			Credential, Planned, Why, Replayed, May                            string
@@ -166,7 +167,11 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			JSON, Rest                                                         string
 			Named                                                              bool
 			Asked, Back                                                        int
-			Stolen                                                             []int
+			Stolen, Halves                                                     []int
+			Pinned, For                                                        []string
+			Effect                                                             string
+			Given                                                              []any
+			Leaked                                                             bool
 		}
 	}
 	scan := bufio.NewScanner(lines)
@@ -205,6 +210,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	for name, list := range map[string][]string{
 		"violations of the content policy": seen.Violations, "errors of the page": seen.Errors,
 		"serious findings of accessibility": seen.Axe, "pages wider than 320 pixels": seen.Wide,
+		"buttons lower than 40 pixels on a phone": seen.Low,
 	} {
 		if len(list) > 0 {
 			t.Errorf("%s: got %q, want none", name, list)
@@ -229,6 +235,18 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	if got := strings.Join(n.Bar, " "); got != "Now Approvals Tasks Chat More" || len(n.Behind) < 11 {
 		t.Errorf("a phone has %q in its bar and %q behind More, want the four pages of every day, and the others", got, n.Behind)
+	}
+	if h := n.Halves; len(h) != 4 || h[0] != 0 || h[1] < 12 || h[2] < 44 || h[3] != 0 || strings.Join(n.Pinned, "|") != "Approve once|Deny" {
+		t.Errorf("the bar of an approval on a phone: got %q, with the difference of widths, gap, height and offset %d; want Approve once and Deny, 0, 12 or more, 44 or more, 0", n.Pinned, h)
+	}
+	if n.Effect != "write: changes what is stored" {
+		t.Errorf("the effect of an approval: got %q, want its words, and its value as the title", n.Effect)
+	}
+	if len(n.For) != 2 || !strings.HasPrefix(n.For[0], "agent:") || n.For[1] != "For "+n.For[0] {
+		t.Errorf("the catalog shows decisions for %q, want an agent, and its name above the column", n.For)
+	}
+	if len(n.Given) != 3 || n.Given[0] != float64(http.StatusOK) || !strings.HasSuffix(fmt.Sprint(n.Given[1]), "/mcp") || n.Given[2] != true || n.Leaked {
+		t.Errorf("a new token: got the status, address and whether the lines have it %v, found after a reload or stored %v; want 200, /mcp, true, false", n.Given, n.Leaked)
 	}
 	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named ||
 		got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
@@ -278,8 +296,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if !strings.Contains(n.Credential, "notes-api-token") || n.Imported {
 		t.Errorf("the import names %q, the credential is on the page then: %v; want notes-api-token, and it is gone", n.Credential, n.Imported)
 	}
-	if n.Planned != "https://weather.example/mcp" {
-		t.Errorf("the registry's server is at %q, want https://weather.example/mcp", n.Planned)
+	if want := "https://weather.example/mcp\nX-Region: north"; n.Planned != want {
+		t.Errorf("the registry's server: got %q, want its address and what is sent: %q", n.Planned, want)
 	}
 	if !n.CookieSeen {
 		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")

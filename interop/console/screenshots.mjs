@@ -65,11 +65,13 @@ try {
     run("tasks", "create", "ls -l; sleep 600", "--agent", "shell", "--scratch");
     const [thread] = await (await fetch(`${url}/api/coding-agents/coordinator/threads`, { headers: { Authorization: `Bearer ${admin}` } })).json();
     const records = await (await fetch(`${url}/api/v1/audit?limit=1`, { headers: { Authorization: `Bearer ${admin}` } })).json();
+    // What follows a page's own name, such as the id of a record, has no place in the name of its picture.
+    const nameOf = (path) => path.replace(/(?<=^\/(approvals|tasks|audit)\/).+/, "one").replaceAll(/%2F/g, "-").replaceAll(/[^a-z_]+/gi, "-") || "-";
     for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/add", "/add/mcp", "/add/extension", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/notifications", "/system"]) {
       for (const [width, height] of [[320, 700], [1024, 768], [1600, 1000]]) {
         await page.setViewportSize({ width, height });
         for (const theme of ["light", "dark"]) {
-          await look(path, `${path.replaceAll(/[^a-z]+/gi, "-").slice(0, 24)}-${width}-${theme}`, theme, process.env.PICTURES);
+          await look(path, `${nameOf(path)}-${width}-${theme}`, theme, process.env.PICTURES);
         }
       }
     }

@@ -16,6 +16,9 @@ export class Failure extends Error {
 
 const key = "junctor.secret";
 
+/** Who is signed in, and the session of this browser. Both are "" until they are known. */
+export const me = signal({ principal: "", id: "" });
+
 /** The half of the session that is not the cookie. "" means that this tab is not signed in. */
 export const secret = signal(sessionStorage.getItem(key) ?? "");
 

@@ -1,7 +1,7 @@
 import { useSignal, effect, signal } from "@preact/signals";
 import { type ComponentChildren, type ComponentType, h, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Failure, call, keep, secret, verification } from "./api";
+import { call, Failure, keep, me, secret, verification } from "./api";
 import { alive, connect, connected, share } from "./feed";
 import { followClicks, renew, signedOut } from "./notify";
 import { sign } from "./passkey";
@@ -513,6 +513,7 @@ function App(p: { why: string }) {
         call("GET", "/console/session").then(
           (s) => {
             who.value = s.principal;
+            me.value = { principal: s.principal, id: s.id };
             checked.value = true;
             void renew().catch(() => {}); // the next sign-in tries again
           },

@@ -1,4 +1,4 @@
-import { useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Failure, get } from "./api";
@@ -71,9 +71,9 @@ export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, eve
 
 /** Loads the first page of a list, whose filter is done by the server, and further ones by more(). The items are in the member of
  * the answer's that is named, and the next page begins after the answer's next. */
-export function usePaged<T>(path: string, member: string, cursor: string, filter: URLSearchParams, topics: RegExp, everyMs?: number) {
+export function usePaged<T>(path: string | null, member: string, cursor: string, filter: URLSearchParams, topics: RegExp, everyMs?: number) {
   const key = String(filter);
-  const list = useLoad<any>(`${path}?${key}`, topics, everyMs);
+  const list = useLoad<any>(path && `${path}?${key}`, topics, everyMs);
   const more = useSignal<{ of: string; items: T[]; next?: string }>({ of: "", items: [] });
   const added = more.value.of === key ? more.value : { items: [], next: list.data?.next as string | undefined };
   return {
@@ -164,7 +164,7 @@ export function Title(p: { children: ComponentChildren; sub?: ComponentChildren;
     <>
       {p.up && (
         <p class="up">
-          <a href={href(p.up[1])}>{p.up[0]}</a> /
+          <a href={href(p.up[1])}>← {p.up[0]}</a>
         </p>
       )}
       <div class="titled">
@@ -185,7 +185,9 @@ export function Head(p: { of: string; names: string[] }) {
   return (
     <div class={`row ${p.of} head opt`} aria-hidden="true">
       {p.names.map((name) => (
-        <span key={name}>{name}</span>
+        <span class="clip" key={name}>
+          {name}
+        </span>
       ))}
     </div>
   );
@@ -193,8 +195,9 @@ export function Head(p: { of: string; names: string[] }) {
 
 /** Invisible and reordering characters of texts that others wrote are shown as their code. */
 export function visible(s: unknown): string {
-  return String(s ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (c) =>
-    c === "\r" ? "␍" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  return String(s ?? "").replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu,
+    (c) => (c === "\r" ? "␍" : `\\u${c.codePointAt(0)!.toString(16).padStart(4, "0")}`),
   );
 }
 
@@ -259,9 +262,13 @@ export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>
   );
 }
 
+const phone = matchMedia("(max-width: 760px)");
+const narrow = signal(phone.matches);
+phone.addEventListener("change", () => (narrow.value = phone.matches));
+
 /** A list that renders the rows in sight only. All rows have the same height. */
 export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, index: number, style: { top: string }) => ComponentChildren; label: string }) {
-  const height = p.height ?? 40;
+  const height = p.height ?? (narrow.value ? 56 : 40); // a phone has two lines
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const view = useSignal(720);

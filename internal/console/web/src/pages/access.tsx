@@ -1,9 +1,10 @@
 import { useSignal } from "@preact/signals";
-import { post, remove } from "../api";
+import { me, post, remove } from "../api";
 import { toolOf } from "../approval";
 import { add, offered } from "../passkey";
 import { Provider } from "../provider";
 import { Act, Ago, Empty, Show, Tag, Title, count, useLoad, visible } from "../ui";
+import { NewToken } from "./token";
 
 function Passkeys() {
   const passkeys = useLoad<{ passkeys: any[] }>("/api/v1/console/passkeys", /^passkey\./);
@@ -95,17 +96,22 @@ function May(p: { people: string[] }) {
   );
 }
 
+const isMine = (t: any) => `${t.role}:${t.name}` === me.value.principal;
+
 function Tokens(p: { list: any[]; reload: () => Promise<void> }) {
   return (
     <ul class="list">
       {p.list.map((t) => (
         <li class="row c-four" key={t.id}>
-          <b class="clip">
-            {t.role}:{visible(t.name)}
-          </b>
+          <span class="clip">
+            <b>
+              {t.role}:{visible(t.name)}
+            </b>{" "}
+            {isMine(t) && <Tag is="ok">you</Tag>}
+          </span>
           <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
-          <span class="who">{t.used ? <>used <Ago at={t.used} /></> : "never used"}</span>
-          <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? Its next request is refused.`) ? remove(`/api/v1/tokens/${t.id}`).then(p.reload) : Promise.resolve())}>
+          <span class="who">{t.used ? <>used <Ago at={t.used} /> ago</> : "never used"}</span>
+          <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? ${isMine(t) ? "It is yours: this browser is signed out." : "Its next request is refused."}`) ? remove(`/api/v1/tokens/${t.id}`).then(p.reload) : Promise.resolve())}>
             Revoke
           </Act>
         </li>
@@ -120,22 +126,12 @@ export function Access() {
   const rules = useLoad<{ rules: any[] }>("/api/v1/policy", /^policy\./);
   const sessions = useLoad<{ sessions: any[] }>("/api/v1/console/sessions", /^session\./);
   const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
-  const made = useSignal<{ name: string; token: string } | null>(null);
-  const name = useSignal("");
   const live = (t: any) => !t.revoked && (!t.expires || Date.parse(t.expires) > Date.now());
   return (
     <>
       <Title sub="Who comes in: tokens, passkeys and browsers. What they may do: grants and rules. And the secrets that providers use.">Access</Title>
       <h2>Tokens</h2>
-      <div class="bar">
-        <input aria-label="Name of a new agent token" placeholder="name, such as codex" value={name.value} onInput={(e) => (name.value = e.currentTarget.value)} />
-        <Act kind="p" do={async () => ((made.value = await post("/api/v1/tokens", { role: "agent", name: name.value })), (name.value = ""), tokens.reload())}>Create an agent token</Act>
-      </div>
-      {made.value && (
-        <p class="note">
-          The token of {visible(made.value.name)}, shown this once: <span class="m">{made.value.token}</span>
-        </p>
-      )}
+      <NewToken label="Name of a new agent token" button="Create an agent token" done={tokens.reload} />
       <Show of={tokens}>
         {({ tokens: all }) => {
           const list = all.filter(live);
@@ -160,10 +156,14 @@ export function Access() {
           <ul class="list">
             {list.map((s) => (
               <li class="row c-four" key={s.id}>
-                <b class="clip">{visible(s.principal)}</b>
+                <span class="clip">
+                  <b>{visible(s.principal)}</b> {s.id === me.value.id && <Tag is="ok">this browser</Tag>}
+                </span>
                 <span class="m opt clip">{s.id}</span>
-                <Ago at={s.used} />
-                <Act kind="d" do={() => remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload)}>
+                <span class="who">
+                  used <Ago at={s.used} /> ago
+                </span>
+                <Act kind="d" do={() => (confirm(s.id === me.value.id ? "Sign this browser out?" : `Sign the browser ${s.id} of ${s.principal} out?`) ? remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload) : Promise.resolve())}>
                   Sign out
                 </Act>
               </li>
@@ -184,7 +184,7 @@ export function Access() {
                   <b class="clip">{visible(g.principal || g.role)}</b>
                   <span class="m clip">{g.capability || g.action !== "*" ? toolOf(g.capability || g.action) : visible(g.module)}</span>
                   <span class="who opt">{g.expires ? `until ${new Date(g.expires).toLocaleString()}` : visible(g.scope)}</span>
-                  <Act kind="d" do={() => remove(`/api/v1/grants/${g.id}`).then(grants.reload)}>
+                  <Act kind="d" do={() => (confirm(`Revoke the grant of ${g.principal || g.role}? Its calls ask again.`) ? remove(`/api/v1/grants/${g.id}`).then(grants.reload) : Promise.resolve())}>
                     Revoke
                   </Act>
                 </li>

@@ -242,13 +242,18 @@ function Form(p: { of: Choice }) {
             {how === "optional" && " (optional)"}
             {how === "secret" ? (
               <select value={values.value[name] ?? ""} onChange={(e) => set(name, e.currentTarget.value)}>
-                <option value="">none; “junctor secrets set NAME” stores one</option>
+                <option value="">none</option>
                 {(secrets.data?.secrets ?? []).map((s) => (
                   <option key={s.name}>{s.name}</option>
                 ))}
               </select>
             ) : (
               <Field secret={how === "password"} value={values.value[name] ?? ""} set={(v) => set(name, v)} />
+            )}
+            {how === "secret" && (
+              <span class="who">
+                Another one is stored at the terminal: <span class="m">junctor secrets set NAME</span>
+              </span>
             )}
           </label>
         ),
@@ -392,7 +397,30 @@ interface Plan {
   package: string;
   status: string;
   inputs: Input[];
-  record?: { name: string; command?: string[]; url?: string; trust?: string };
+  record?: {
+    name: string;
+    command?: string[];
+    url?: string;
+    env?: Record<string, string>;
+    env_secrets?: Record<string, string>;
+    headers?: Record<string, string>;
+    header_secrets?: Record<string, string>;
+    bearer_secret?: string;
+  };
+}
+
+/** All that a record starts or sends: an argument with a space, or a variable, could turn it into something else. */
+function whole(r: NonNullable<Plan["record"]>): string {
+  const word = (w: string) => (/^[\w@%+=:,./-]+$/.test(w) ? w : JSON.stringify(w));
+  const named = (of: Record<string, string> | undefined, is: string) => Object.entries(of ?? {}).map(([name, value]) => `${name}${is}${word(value)}`);
+  return [
+    r.url ?? r.command?.map(word).join(" ") ?? "",
+    ...named(r.env, "="),
+    ...named(r.env_secrets, "=the secret "),
+    ...named(r.headers, ": "),
+    ...named(r.header_secrets, ": the secret "),
+    ...(r.bearer_secret ? [`Authorization: Bearer, with the secret ${word(r.bearer_secret)}`] : []),
+  ].join("\n");
 }
 
 /** Searches the MCP registry and adds one of its entries, with the values that it asks for. */
@@ -486,7 +514,7 @@ function Registry() {
           ))}
           {p.record && (
             <div class="code">
-              <pre tabIndex={0}>{visible(p.record.url ?? p.record.command?.join(" "))}</pre>
+              <pre tabIndex={0}>{visible(whole(p.record))}</pre>
             </div>
           )}
           <p class="btns">

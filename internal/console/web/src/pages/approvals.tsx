@@ -3,6 +3,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import { Failure, post } from "../api";
 import { type Approval, actor, decide, pendingPath, toolOf } from "../approval";
 import { go, href } from "../route";
+import { Effect, effectWords } from "../effect";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, forThePage, lettersAct, useLoad, visible } from "../ui";
 import { ownerOf } from "../provider";
 import { Change } from "./compare";
@@ -27,11 +28,38 @@ export function Gist(p: { a: Approval }) {
   );
 }
 
+/** A row of what waits for a decision. It is denied here; to approve it, or to answer, a person reads it first. */
+export function Pending(p: { a: Approval; chosen?: boolean; done: () => unknown }) {
+  const { a } = p;
+  return (
+    <li class={`row c-now new ${p.chosen ? "sel" : ""}`}>
+      {waits(a) ? <Tag is="wait">{a.kind}</Tag> : <Effect of={a.effect} is="wait" />}
+      <a class="open" href={href(`/approvals/${a.id}`)}>
+        <Gist a={a} />
+      </a>
+      <span class="who opt clip">{visible(actor(a))}</span>
+      <Ago at={a.asked} />
+      <span class="btns">
+        <a class="b p" href={href(`/approvals/${a.id}`)}>
+          Review
+        </a>
+        {!waits(a) && (
+          <Act kind="d" do={() => decide(a.id, "deny").then(p.done)}>
+            Deny
+          </Act>
+        )}
+      </span>
+    </li>
+  );
+}
+
 /** The keys of the workflow: j and k move, Enter opens. They work outside of inputs only. */
-export function useKeys(keys: Record<string, () => void>): void {
+export function useKeys(keys: Record<string, () => void>, ofList = false): void {
   useLayoutEffect(() => {
     const on = (e: KeyboardEvent) => {
       if (!forThePage(e) || (e.key.length === 1 && !lettersAct())) return;
+      // In a list Enter presses the button or link that has the focus.
+      if (ofList && e.key === "Enter" && (e.target as Element).closest("main a, main button")) return;
       const f = keys[e.key];
       if (f) {
         e.preventDefault();
@@ -53,7 +81,7 @@ export function Approvals() {
     j: () => (at.value = Math.min(at.value + 1, pending.length - 1)),
     k: () => (at.value = Math.max(at.value - 1, 0)),
     Enter: () => pending[at.value] && go(`/approvals/${pending[at.value].id}`),
-  });
+  }, true);
   return (
     <>
       <Title sub="Calls that wait until a person agrees. What you approve is what runs: another input asks again.">Approvals</Title>
@@ -65,15 +93,7 @@ export function Approvals() {
             ) : (
               <ul class="list" aria-label="Pending approvals">
                 {pending.map((a, i) => (
-                  <li key={a.id}>
-                    <a class={`row c-now new ${i === at.value ? "sel" : ""}`} href={href(`/approvals/${a.id}`)}>
-                      <Tag is="wait">{waits(a) ? a.kind : a.effect}</Tag>
-                      <Gist a={a} />
-                      <span class="who opt clip">{visible(actor(a))}</span>
-                      <Ago at={a.asked} />
-                      <span class="b">Review</span>
-                    </a>
-                  </li>
+                  <Pending key={a.id} a={a} chosen={i === at.value} done={list.reload} />
                 ))}
               </ul>
             )}
@@ -152,7 +172,7 @@ export function ApprovalPage(p: { id: string }) {
             sub={
               <>
                 <b title={visible(a.principal)}>{visible(actor(a))}</b> asks for {waits(a) ? `an answer (${a.kind})` : "this call"}
-                {a.module && <> of {ownerOf(a.module)}</>}. Effect: <b>{a.effect}</b>.
+                {a.module && <> of {ownerOf(a.module)}</>}. Effect: <b title={visible(a.effect)}>{effectWords(a.effect, true)}</b>.
               </>
             }
           >
@@ -168,12 +188,27 @@ export function ApprovalPage(p: { id: string }) {
               {pending && waits(a) ? (
                 <Answers a={a} done={one.reload} />
               ) : pending ? (
-                <div class="deciding">
-                  <div class="btns">
-                    <Choice of={choices[0]} armed={armed} kind="p" />
-                    <Choice of={["d", "deny", "Deny"]} armed={armed} kind="d" />
+                <>
+                  <div class="deciding">
+                    <div class="btns">
+                      <Choice of={choices[0]} armed={armed} kind="p" />
+                      <Choice of={["d", "deny", "Deny"]} armed={armed} kind="d" />
+                    </div>
+                    {armed.value && (
+                      <div class="note" role="status">
+                        <p>{explain(armed.value, a)}</p>
+                        <div class="btns">
+                          <Act kind="p" do={() => run(armed.value)}>
+                            Confirm <kbd>Enter</kbd>
+                          </Act>
+                          <button type="button" class="b" onClick={() => (armed.value = "")}>
+                            Back <kbd>Esc</kbd>
+                          </button>
+                        </div>
+                      </div>
+                    )}
                   </div>
-                  <details>
+                  <details class="longer">
                     <summary>Approve for longer, with any input</summary>
                     <div class="btns">
                       {choices.slice(1).map((c) => (
@@ -181,20 +216,7 @@ export function ApprovalPage(p: { id: string }) {
                       ))}
                     </div>
                   </details>
-                  {armed.value && (
-                    <div class="note" role="status">
-                      <p>{explain(armed.value, a)}</p>
-                      <div class="btns">
-                        <Act kind="p" do={() => run(armed.value)}>
-                          Confirm <kbd>Enter</kbd>
-                        </Act>
-                        <button type="button" class="b" onClick={() => (armed.value = "")}>
-                          Back <kbd>Esc</kbd>
-                        </button>
-                      </div>
-                    </div>
-                  )}
-                </div>
+                </>
               ) : (
                 <p>
                   <Tag is={states[a.state]}>{a.state}</Tag> {a.decision && a.decision !== "deny" ? `(${a.decision})` : ""} {a.decided_by && `by ${visible(a.decided_by)}`}

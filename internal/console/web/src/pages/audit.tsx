@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { get } from "../api";
 import { go, here, href } from "../route";
 import { toolOf } from "../approval";
+import { Effect } from "../effect";
 import { Provider } from "../provider";
 import { Act, Ago, Empty, Head, More, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
 
@@ -265,7 +266,14 @@ export function AuditRecord(p: { seq: string }) {
                       </dd>
                     </>
                   )}
-                  <Fact name="Effect" value={m.effect} />
+                  {m.effect && (
+                    <>
+                      <dt>Effect</dt>
+                      <dd>
+                        <Effect of={m.effect} />
+                      </dd>
+                    </>
+                  )}
                   <Fact name="Rule" value={m.decision?.policy_ids?.join(", ")} />
                   {asked && (
                     <>

@@ -1,7 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Failure, get, post } from "../api";
+import { Failure, get, me, post } from "../api";
 import { go, here, href } from "../route";
+import { effectWords, Effect, filterEffects } from "../effect";
+import { usePerspective } from "../perspective";
 import { Act, Empty, Head, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
@@ -21,22 +23,19 @@ interface Tool {
   app?: AppOf;
 }
 
-const decisions: Record<string, Meaning> = { ask: "wait", deny: "bad" };
-const effects: Record<string, Meaning> = { external: "wait", destructive: "bad" };
-const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks first", deny: "forbidden" };
+export const decisions: Record<string, Meaning> = { ask: "wait", deny: "bad" };
+export const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks first", deny: "forbidden" };
 
 export function Catalog() {
   const query = new URLSearchParams(here.value.split("?")[1] ?? "");
-  const as = query.get("as") ?? "";
+  const { as, name, people } = usePerspective();
   const typed = useSignal(query.get("q") ?? "");
   const text = useStill(typed.value);
   const effect = useSignal("");
   const decision = useSignal("");
   const filter = new URLSearchParams({ limit: "500" });
-  for (const [k, v] of Object.entries({ as, q: text, effect: effect.value, decision: decision.value })) if (v) filter.set(k, v);
-  const { list, items: shown, next, more } = usePaged<Tool>("/api/v1/tools", "tools", "after", filter, /^(catalog|grant|policy)\./);
-  const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
-  const people = (tokens.data?.tokens ?? []).filter((t) => !t.revoked && t.role !== "task" && t.role !== "node");
+  for (const [k, v] of Object.entries({ as: as ?? "", q: text, effect: effect.value, decision: decision.value })) if (v) filter.set(k, v);
+  const { list, items: shown, next, more } = usePaged<Tool>(as === null ? null : "/api/v1/tools", "tools", "after", filter, /^(catalog|grant|policy)\./);
   return (
     <>
       <Title sub="Everything that can be called here, as one list: what it does to the world, who offers it, and what happens when it is called.">Catalog</Title>
@@ -44,8 +43,10 @@ export function Catalog() {
         <input type="search" aria-label="Search" placeholder="tool or provider" value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
         <select aria-label="Effect" value={effect.value} onChange={(e) => (effect.value = e.currentTarget.value)}>
           <option value="">any effect</option>
-          {["read", "write", "external", "destructive"].map((e) => (
-            <option key={e}>{e}</option>
+          {filterEffects.map((e) => (
+            <option key={e} value={e}>
+              {effectWords(e)}
+            </option>
           ))}
         </select>
         <select aria-label="Decision" value={decision.value} onChange={(e) => (decision.value = e.currentTarget.value)}>
@@ -56,14 +57,7 @@ export function Catalog() {
             </option>
           ))}
         </select>
-        <select aria-label="As seen by" value={as} onChange={(e) => go(`/catalog${e.currentTarget.value ? `?as=${encodeURIComponent(e.currentTarget.value)}` : ""}`, true)}>
-          <option value="">as you</option>
-          {people.map((t) => (
-            <option key={t.id} value={`${t.role}:${t.name}`}>
-              as {t.role}:{t.name}
-            </option>
-          ))}
-        </select>
+        <For as={as} people={people} />
         <span class="n">{list.data ? count(list.data.total, "tool") : ""}</span>
         <a href={href("/choices")}>Conflicts and choices</a>
       </div>
@@ -74,17 +68,17 @@ export function Catalog() {
           ) : shown.length === 0 ? (
             <Empty>
               No tool matches “{text}”
-              {effect.value && ` with effect ${effect.value}`}
-              {decision.value && ` that is ${decisionWords[decision.value]}`}.
+              {effect.value && ` with the effect “${effectWords(effect.value)}”`}
+              {decision.value && ` that is ${decisionWords[decision.value]} for ${name}`}.
             </Empty>
           ) : (
             <>
-            <Head of="c-cat" names={["Tool", "Description", "Provider", "Effect", "Decision"]} />
+            <Head of="c-cat" names={["Tool", "Description", "Provider", "Effect", `For ${name}`]} />
             <Virtual
               label="Tools"
               items={shown}
               row={(t, _, style) => (
-                <a class="row c-cat" style={style} key={`${t.provider} ${t.tool}`} href={href(`/catalog/${encodeURIComponent(t.tool)}${as ? `?as=${encodeURIComponent(as)}` : ""}`)}>
+                <a class="row c-cat" style={style} key={`${t.provider} ${t.tool}`} href={href(`/catalog/${encodeURIComponent(t.tool)}?as=${encodeURIComponent(as ?? "")}`)}>
                   <b class="clip" title={visible(t.tool)}>
                     {toolOf(t.tool)}
                   </b>
@@ -92,10 +86,10 @@ export function Catalog() {
                   <span class="opt clip">
                     <Provider of={t.provider} />
                   </span>
-                  <span class="opt">
-                    <Tag is={effects[t.effect]}>{t.effect}</Tag>
+                  <Effect of={t.effect} />
+                  <span title={`for ${name}`}>
+                    <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
                   </span>
-                  <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
                 </a>
               )}
             />
@@ -108,12 +102,28 @@ export function Catalog() {
   );
 }
 
+/** Whose decisions are shown. */
+function For(p: { as: string | null; people: string[] }) {
+  return (
+    <label class="for">
+      Decision for:
+      <select value={p.as ?? ""} onChange={(e) => go(`${here.value.split("?")[0]}?as=${encodeURIComponent(e.currentTarget.value)}`, true)}>
+        {p.people.map((one) => (
+          <option key={one} value={one}>
+            {visible(one)}
+          </option>
+        ))}
+        <option value="">you{me.value.principal && ` (${visible(me.value.principal)})`}</option>
+      </select>
+    </label>
+  );
+}
+
 export function CatalogEntry(p: { action: string }) {
-  const query = new URLSearchParams(here.value.split("?")[1] ?? "");
-  const as = query.get("as");
+  const { as, name, people } = usePerspective();
   const why = useLoad<Explained>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
   const words = p.action.split(/[./]/).pop() ?? "";
-  const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as ? `&as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
+  const tools = useLoad<{ tools: Tool[] }>(as === null ? null : `/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as && `&as=${encodeURIComponent(as)}`}`, /^catalog\./);
   const entry = useSignal<any>(null);
   useEffect(() => {
     // The agents' catalog has descriptions and schemas.
@@ -178,6 +188,7 @@ export function CatalogEntry(p: { action: string }) {
           )}
         </div>
         <aside>
+          <For as={as} people={people} />
           <dl>
             {mine.map((t) => (
               <>
@@ -185,7 +196,7 @@ export function CatalogEntry(p: { action: string }) {
                   <Provider of={t.provider} />
                 </dt>
                 <dd>
-                  <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag> {t.effect}
+                  <Effect of={t.effect} /> <Tag is={decisions[t.decision]}>{`${decisionWords[t.decision] ?? t.decision} for ${name}`}</Tag>
                   {t.rules?.map((r) => (
                     <div class="m" key={r.id}>
                       {r.file}:{r.line} {r.id}

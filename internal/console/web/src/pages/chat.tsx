@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { type Failure, get, post, remove, stream } from "../api";
 import { type Approval, pendingPath, toolOf } from "../approval";
 import { go, here, href } from "../route";
+import { Effect } from "../effect";
 import { Act, Ago, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 import { App } from "./app";
 import { Slot } from "./frames";
@@ -43,7 +44,7 @@ function Done(p: { run: string; c: Call }) {
   return (
     <li>
       <span class="row c-done">
-        <Tag is={c.failed ? "bad" : ""}>{c.failed ? "failed" : visible(c.effect)}</Tag>
+        {c.failed ? <Tag is="bad">failed</Tag> : <Effect of={c.effect} is="" />}
         <a class="m clip" href={href(`/audit/${encodeURIComponent(c.invocation)}`)}>
           {toolOf(c.name)}
         </a>
@@ -77,7 +78,7 @@ function Waits(p: { id: string }) {
       <span>
         It waits for your decision about <b>{toolOf(a.capability)}</b>
       </span>
-      <Tag is="wait">{visible(a.effect)}</Tag>
+      <Effect of={a.effect} is="wait" />
       <a class="b p" href={at}>
         Review
       </a>

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { Failure, post, remove } from "../api";
 import { href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, Trouble, useLoad, visible } from "../ui";
+import { NewToken } from "./token";
 
 interface Client {
   name: string;
@@ -69,7 +70,7 @@ export function Connect() {
                     <div class="row c-four">
                       <span>
                         <b>{c.title}</b>{" "}
-                        {c.set_up && <span class="who">{c.used ? <>last request <Ago at={c.used} /></> : "waiting for its first request"}</span>}
+                        {c.set_up && <span class="who">{c.used ? <>last request <Ago at={c.used} /> ago</> : "waiting for its first request"}</span>}
                       </span>
                       <span class="m opt clip">{c.file}</span>
                       <Tag is={c.connected ? "ok" : ""}>{c.connected ? "connected" : "found"}</Tag>
@@ -122,9 +123,10 @@ export function Connect() {
       </p>
       <h2>Any other program</h2>
       <p class="sub">
-        A program that speaks MCP connects to <span class="m">{location.origin}/mcp</span> with a token of its own, which you create on the page{" "}
-        <a href={href("/access")}>Access</a>.
+        A program that speaks MCP connects to <span class="m">{location.origin}/mcp</span> with a token of its own, by which rules and the record know it. The
+        page <a href={href("/access")}>Access</a> lists the tokens, and revokes them.
       </p>
+      <NewToken label="Name of the program" button="Create a token" />
     </>
   );
 }

@@ -29,7 +29,7 @@ function List(p: { of: Loaded<string[]>; filter?: string }) {
     <Show of={p.of}>
       {(rows) =>
         rows.length === 0 ? (
-          p.filter ? <Empty>No tool matches “{p.filter}” with effect write.</Empty> : <Empty command="junctor mcp add NAME -- COMMAND">Nothing can be called yet.</Empty>
+          p.filter ? <Empty>No tool matches “{p.filter}” with the effect “changes”.</Empty> : <Empty command="junctor mcp add NAME -- COMMAND">Nothing can be called yet.</Empty>
         ) : (
           <ul class="list">
             {rows.map((r) => (

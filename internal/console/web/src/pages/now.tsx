@@ -1,7 +1,7 @@
 import { href } from "../route";
-import { Act, Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
-import { type Approval, decide, pendingPath } from "../approval";
-import { Gist } from "./approvals";
+import { Ago, Empty, Show, Tag, Title, useLoad, visible } from "../ui";
+import { type Approval, pendingPath } from "../approval";
+import { Pending } from "./approvals";
 import { topics } from "./answers";
 import { type Task, type Thread, taskTitle, threadsPath } from "./tasks";
 import { type Row, needsApproval, subject } from "./audit";
@@ -35,20 +35,7 @@ export function Now() {
           ) : (
             <ul class="list">
               {pending.map((a) => (
-                <li class="row c-now" key={a.id}>
-                  <Tag is="wait">Approval</Tag>
-                  <Gist a={a} />
-                  <span class="who opt clip">{visible(a.principal)}</span>
-                  <Ago at={a.asked} />
-                  <span class="btns">
-                    <a class="b p" href={href(`/approvals/${a.id}`)}>
-                      Review
-                    </a>
-                    <Act kind="d" do={() => decide(a.id, "deny").then(approvals.reload)}>
-                      Deny
-                    </Act>
-                  </span>
-                </li>
+                <Pending key={a.id} a={a} done={approvals.reload} />
               ))}
               {asking.map((t) => (
                 <li class="row c-now" key={t.id}>

@@ -1,10 +1,13 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { get, post, remove } from "../api";
+import { Effect } from "../effect";
+import { usePerspective } from "../perspective";
 import { kindWord } from "../provider";
 import { go, href } from "../route";
 import { Act, Ago, Empty, Head, type Loaded, Show, Tag, Title, Trouble, count, json, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
+import { decisions, decisionWords } from "./catalog";
 
 interface Listed {
   id: string;
@@ -109,10 +112,51 @@ function Managed({ by }: { by?: { file: string } }) {
   return by ? <span class="who">managed by {visible(by.file)}</span> : null;
 }
 
+interface CatalogTool {
+  tool: string;
+  effect: string;
+  decision: string;
+}
+
+/** What a server offers of one kind. Its tools have what they do, and the decision about a call. */
+function Definitions(p: { kind: string; list: any[]; tools: CatalogTool[]; as: string; name: string }) {
+  const title = p.kind.charAt(0).toUpperCase() + p.kind.slice(1).replaceAll("_", " ");
+  return (
+    <>
+      <h2>
+        {visible(title)}s ({p.list.length})
+      </h2>
+      {p.kind === "tool" && <Head of="c-def" names={["Name", "Effect", `For ${p.name}`]} />}
+      <ul class="list" aria-label={`${title}s`}>
+        {p.list.map((d) => {
+          const t = p.tools.find((one) => one.tool.endsWith(`/${d.name}`));
+          return (
+            <li key={d.name}>
+              <a class="row c-def" href={href(t ? `/catalog/${encodeURIComponent(t.tool)}?as=${encodeURIComponent(p.as)}` : `/catalog?q=${encodeURIComponent(d.name)}`)}>
+                <span class="clip">
+                  {d.state !== "published" && <Tag is="wait">{d.state}</Tag>} <b>{visible(d.name)}</b> <span class="who">{visible(d.description)}</span>
+                </span>
+                {t && <Effect of={t.effect} />}
+                {t && (
+                  <span title={`for ${p.name}`}>
+                    <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
+                  </span>
+                )}
+              </a>
+            </li>
+          );
+        })}
+      </ul>
+    </>
+  );
+}
+
 export function ProviderPage(p: { name: string }) {
   const base = `/api/v1/upstreams/${encodeURIComponent(p.name)}`;
   const one = useLoad<any>(base, /^(upstream|catalog)\./);
   const diff = useSignal<any>(null);
+  const { as, name } = usePerspective();
+  const tools = useLoad<{ tools: CatalogTool[] }>(as === null ? null : `/api/v1/tools?limit=1000&server=${encodeURIComponent(p.name)}${as && `&as=${encodeURIComponent(as)}`}`, /^(catalog|grant|policy)\./);
   return (
     <Show of={one}>
       {(u) => (
@@ -121,7 +165,7 @@ export function ProviderPage(p: { name: string }) {
             up={["Providers", "/providers"]}
             sub={
               <>
-                {kindWord(u.kind || "mcp")} <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.state}</Tag> {visible(u.error ?? "")} since <Ago at={u.since} />
+                {kindWord(u.kind || "mcp")} <Tag is={u.state === "ready" ? "ok" : "bad"}>{u.state}</Tag> for <Ago at={u.since} />{u.error && `: ${visible(u.error)}`}
               </>
             }
           >
@@ -147,21 +191,9 @@ export function ProviderPage(p: { name: string }) {
                   <pre tabIndex={0}>{json(diff.value)}</pre>
                 </div>
               )}
-              <h2>Definitions</h2>
-              <ul class="list">
-                {(u.definitions ?? []).map((d: any) => (
-                  <li key={`${d.kind} ${d.name}`}>
-                    <a class="row c-flat" href={href(`/catalog?q=${encodeURIComponent(d.name)}`)}>
-                      <Tag is={d.state === "published" ? "ok" : "wait"}>{d.state}</Tag>
-                      <span class="clip">
-                        <b>{visible(d.name)}</b> <span class="who">{visible(d.description)}</span>
-                      </span>
-                      <span class="who opt">{d.kind}</span>
-                      <Ago at={d.seen} />
-                    </a>
-                  </li>
-                ))}
-              </ul>
+              {[...new Set<string>((u.definitions ?? []).map((d: any) => d.kind))].map((kind) => (
+                <Definitions key={kind} kind={kind} list={u.definitions.filter((d: any) => d.kind === kind)} tools={tools.data?.tools ?? []} as={as ?? ""} name={name} />
+              ))}
             </div>
             <aside>
               <div class="btns">

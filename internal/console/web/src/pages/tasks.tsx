@@ -130,7 +130,15 @@ export function TaskPage(p: { id: string }) {
             up={["Tasks", "/tasks"]}
             sub={
               <>
-                <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag> {visible(t.summary)}
+                <span class="btns">
+                  <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag>
+                  {task && !/^(done|completed|finished|stopped|cancell?ed)$/.test(t.status) && (
+                    <Act kind="d" do={() => post(`/api/v1/tasks/${task}/cancel`).then(changed)}>
+                      Stop the task
+                    </Act>
+                  )}
+                </span>
+                {visible(t.summary)}
               </>
             }
           >
@@ -175,11 +183,6 @@ export function TaskPage(p: { id: string }) {
               )}
             </div>
             <aside>
-              <div class="btns">
-                <Act kind="d" do={() => post(`/api/v1/tasks/${task}/cancel`).then(changed)}>
-                  Stop the task
-                </Act>
-              </div>
               <dl>
                 <Fact name="Task" value={task} />
                 <Fact name="Program" value={t.sessions?.find((one) => one.sessionId === t.latestSessionId)?.framework} />

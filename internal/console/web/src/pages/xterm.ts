@@ -33,6 +33,17 @@ export function open(parent: HTMLElement): Screen {
   const fit = new FitAddon();
   term.loadAddon(fit);
   withNonce(() => term.open(parent));
+  // Where the page shows a part of the screen only, as on a phone, it shows the part with the cursor.
+  let due = false;
+  term.onCursorMove(() => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      const row = (term.element?.clientHeight ?? 0) / term.rows;
+      if (parent.scrollHeight > parent.clientHeight) parent.scrollTop = (term.buffer.active.cursorY + 2) * row - parent.clientHeight;
+    });
+  });
   return {
     replace(data, cols, rows) {
       term.reset();
