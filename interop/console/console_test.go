@@ -245,7 +245,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if len(n.For) != 2 || !strings.HasPrefix(n.For[0], "agent:") || n.For[1] != "For "+n.For[0] {
 		t.Errorf("the catalog shows decisions for %q, want an agent, and its name above the column", n.For)
 	}
-	if len(n.Given) != 3 || n.Given[0] != float64(http.StatusOK) || !strings.HasSuffix(fmt.Sprint(n.Given[1]), "/mcp") || n.Given[2] != true || n.Leaked {
+	if len(n.Given) != 3 || n.Given[0] != float64(http.StatusOK) || !strings.HasSuffix(fmt.Sprint(n.Given[1]), "/mcp") ||
+		n.Given[2] != true || n.Leaked {
 		t.Errorf("a new token: got the status, address and whether the lines have it %v, found after a reload or stored %v; want 200, /mcp, true, false", n.Given, n.Leaked)
 	}
 	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named ||

@@ -258,7 +258,7 @@ type splitter struct {
 	head      []byte // the line before that payload
 	receiver  *ownSubscription
 	skip      int  // bytes of a payload to pass on
-	connected bool // the session has said who it is
+	connected bool // the session has sent CONNECT
 	opaque    bool
 }
 
@@ -348,7 +348,7 @@ func (s *splitter) parseLine(line []byte) {
 	connects := bytes.HasPrefix(bytes.ToUpper(text[:min(len(text), len("CONNECT "))]), []byte("CONNECT "))
 	switch {
 	case !ended, len(line) > maxLine, !connects && bytes.ContainsFunc(text, odd), len(text) == 0 || text[0] == ' ' || text[0] == '\t',
-		connects && s.connected: // the server would take it for somebody else from now on
+		connects && s.connected: // from now on it could be another node
 		s.markOpaque()
 		return
 	case connects:
