@@ -78,12 +78,13 @@ interop-deps:
 # Without cgo, as the program is released; only the race detector needs it. The linter and all other
 # steps share what was compiled then.
 # The race detector leaves out what starts other programs or reads all sources, and does little
-# itself, the SQLite that was translated from C, and tests named AtScale: it makes them several times
+# itself, the SQLite that was translated from C, searches by regular expressions without a goroutine, and
+# tests named AtScale: it makes them several times
 # slower. It would also make each test binary sleep for a second at its end. What vet finds, the linter
 # has found. One package more than
 # there are processors runs at a time, because many wait for programs.
 # Of the others each has a processor: beside more, real coding agents miss what they wait for.
-PLAIN := ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
+PLAIN := ./secret ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
 test: export GORACE := atexit_sleep_ms=0

