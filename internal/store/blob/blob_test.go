@@ -139,7 +139,7 @@ func TestWhatOnePrincipalStoresIsBounded(t *testing.T) {
 		t.Errorf("a value that fills the GiB: got %q, want no error", got)
 	}
 	if got := put("", "asset:6"); got != "" {
-		t.Errorf("a value of nobody: got %q, want no error", got)
+		t.Errorf("a value without an owner: got %q, want no error", got)
 	}
 	r.now = r.now.Add(2 * time.Hour)
 	if got := put("node:a", "asset:2"); got != "" {

@@ -140,6 +140,9 @@ func (d *direct) publish(m messaging.Message) bool {
 		out    *backlog
 		number string
 	}
+	if len(m.Header) > 0 {
+		return false
+	}
 	var to []subscriber
 	d.mu.Lock()
 	for _, c := range d.nodes[m.Subject[:strings.LastIndexByte(m.Subject, '.')+1]] {
@@ -154,9 +157,6 @@ func (d *direct) publish(m messaging.Message) bool {
 		}
 	}
 	d.mu.Unlock()
-	if len(m.Header) > 0 {
-		return false
-	}
 	for _, s := range to {
 		s.out.send(s.number, m)
 	}

@@ -121,7 +121,7 @@ func TestASessionThatEndedReceivesNothingDirectly(t *testing.T) {
 	}
 	m, err := replies.Next(t.Context())
 	if err != nil || !messaging.IsNobody(m) {
-		t.Errorf("answer: got %+v and %v, want that there is no subscriber", m, err)
+		t.Errorf("answer: got %+v and %v, want the no-subscriber message", m, err)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestSplitterTakesOutMessagesForTheGateway(t *testing.T) {
 		},
 		{"without its end", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", "PUB v1.gw.n.reply.me.1 1\r\nxyzPING\r\n", nil},
 		{"after what cannot be read", "HELLO\r\n" + mine, "HELLO\r\n" + mine, nil},
-		{"after a size that is none", "PUB a -1\r\n" + mine, "PUB a -1\r\n" + mine, nil},
+		{"after an invalid size", "PUB a -1\r\n" + mine, "PUB a -1\r\n" + mine, nil},
 		{"after a line that servers read in another way", "PING\r\r\n" + mine, "PING\r\r\n" + mine, nil},
 		{"after a space", " PING\r\n" + mine, " PING\r\n" + mine, nil},
 		{
