@@ -122,13 +122,13 @@ Running, each a process of its own:
 
 OPEN
 
-Try in another terminal: who would read a file, and why; the endpoint reads it; the device
-answers; a program of an extension runs behind walls; and the record of all that.
+Try in another terminal: which provider would read a file, and why; the endpoint reads it; the device
+answers; a program of an extension runs in the sandbox; and the record shows all calls.
 
   JUNCTOR catalog explain fs.readText
   JUNCTOR invoke fs.readText '{"path":"hello.txt"}' --select endpoint=demo
-  JUNCTOR call demo-device demo.hello
-  JUNCTOR run '/machine kernel'
+  JUNCTOR nodes call demo-device demo.hello
+  JUNCTOR extensions run '/machine kernel'
   JUNCTOR audit query --limit 5
 
 For the configuration of an agent that speaks MCP:
