@@ -271,12 +271,14 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	if err := s.write(ctx, data); err != nil {
 		return NotSent, err
 	}
+	shown := false // the box has shown the text
 	for range enters {
 		if pause.For(ctx, pasteDelay) != nil {
 			return NotSent, capability.AsError(ctx.Err())
 		}
 		s.mu.Lock()
 		dialog := s.view().Dialog != nil
+		shown = shown || s.view().Holds(text)
 		s.mu.Unlock()
 		if dialog { // Enter would answer it
 			return ButBlocked, nil
@@ -286,18 +288,26 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		}
 		outcome := NotSent
 		if _, err := s.x.Await(ctx, confirmTimeout, func() bool {
+			view := s.view()
+			holds := view.Holds(text)
+			shown = shown || holds
 			switch st := s.detector.Status(); {
-			// A report of the program is sufficient. A new turn is not while the text is still in
-			// the box, because the screen may show the previous turn.
-			case s.submits > told, s.turns > before && !s.view().Holds(text):
+			// A report of the program is sufficient. A new turn is not while the box holds the text or has not
+			// shown it yet, because the screen may show the previous turn.
+			case s.submits > told, s.turns > before && shown && view.Box != nil && !holds:
 				outcome = Delivered
-			case st.State == detect.Blocked, st.State == detect.Authenticating, s.view().Dialog != nil:
+			case st.State == detect.Blocked, st.State == detect.Authenticating, view.Dialog != nil:
 				outcome = ButBlocked
 			}
 			return outcome != NotSent
 		}); err != nil {
 			return NotSent, err
 		}
+		s.mu.Lock()
+		if outcome == NotSent && s.turns > before && !s.view().Holds(text) { // a program that shows no box while it works
+			outcome = Delivered
+		}
+		s.mu.Unlock()
 		if outcome != NotSent {
 			return outcome, nil
 		}
