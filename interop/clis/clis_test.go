@@ -104,7 +104,22 @@ func (r *run) spawn(t *testing.T, preset, dir, task, resume string) session {
 
 func (r *run) spawnIn(t *testing.T, mode, preset, dir, task, resume string) session {
 	t.Helper()
-	status, answer := r.request(t, "POST", "/api/coding-agents/spawn", map[string]any{
+	return r.spawned(t, r.spawning(mode, preset, dir, task, resume))
+}
+
+func (r *run) spawned(t *testing.T, body map[string]any) session {
+	t.Helper()
+	status, answer := r.request(t, "POST", "/api/coding-agents/spawn", body)
+	var made struct{ Session session }
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s; want no error, status = http.StatusCreated", status, answer)
+	}
+	return made.Session
+}
+
+// spawning returns the body of a request that starts a session.
+func (r *run) spawning(mode, preset, dir, task, resume string) map[string]any {
+	return map[string]any{
 		"agentType": r.name, "workdir": dir, "task": task, "approvalPreset": preset, "resumeToken": resume, "mode": mode,
 		"model": r.model, "provider": r.provider, "baseUrl": r.fake.URL() + r.base,
 		"metadata": map[string]any{"keepAliveAfterComplete": true, "threadId": "one"},
@@ -113,12 +128,7 @@ func (r *run) spawnIn(t *testing.T, mode, preset, dir, task, resume string) sess
 			"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
 			"NO_PROXY": "127.0.0.1,localhost", "CLAUDE_CODE_MAX_RETRIES": "1",
 		},
-	})
-	var made struct{ Session session }
-	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
-		t.Fatalf("%d %s; want no error, status = http.StatusCreated", status, answer)
 	}
-	return made.Session
 }
 
 // completed waits for the end of the n-th turn.

@@ -237,6 +237,7 @@ func decision(b *body) string {
 type Verdict struct {
 	Allow  bool
 	Deny   bool   // if neither is set, the program asks on its screen
+	Ask    bool   // it must ask, also if it would allow the use itself
 	Reason string // for the agent; of a denial
 	By     sessions.By
 }
@@ -267,6 +268,8 @@ func (r Report) Reply(v Verdict) json.RawMessage {
 		doc = out{specific{Name: r.Event, Decision: behavior}}
 	case r.Event == "PreToolUse" && v.Deny:
 		doc = out{specific{Name: r.Event, Before: "deny", Reason: v.Reason}}
+	case r.Event == "PreToolUse" && v.Ask:
+		doc = out{specific{Name: r.Event, Before: "ask", Reason: v.Reason}}
 	case r.Event == "BeforeTool" && v.Deny:
 		doc = map[string]string{"decision": "deny", "reason": v.Reason}
 	case r.Event == "AfterTool":

@@ -4,7 +4,8 @@
 //
 // The rules apply in this order. A tool that the preset blocks is refused. A file outside of the
 // agent's folders is refused. A command that would push, become another user, write outside of
-// the folders or read a user's credentials is refused. A tool that the preset allows is allowed.
+// the folders or read a user's credentials is refused. Before a file changes from
+// which programs run commands, the user is asked. A tool that the preset allows is allowed.
 // For others the user is asked. This protects against mistakes of agents, not against attacks; a
 // sandbox must enforce hard limits.
 package permit
@@ -46,6 +47,9 @@ type Request struct {
 	at string // current directory within a command, as far as it can be determined; "": Workdir
 }
 
+// BySettings is the rule of a decision about a file from which programs run commands.
+const BySettings = "settings"
+
 // ByCoordinator is the rule of a decision that the coordinator made.
 const ByCoordinator = "coordinator"
 
@@ -53,7 +57,7 @@ const ByCoordinator = "coordinator"
 type Decision struct {
 	Effect   Effect            `json:"effect"`
 	Category programs.Category `json:"category"`
-	Rule     string            `json:"rule"`   // preset, path, command, unreadable; or [ByCoordinator]
+	Rule     string            `json:"rule"`   // preset, path, command, unreadable, [BySettings] or [ByCoordinator]
 	Reason   string            `json:"reason"` // for the agent: the cause and an alternative
 }
 
@@ -77,6 +81,9 @@ func Judge(r Request) Decision {
 		for _, p := range paths {
 			if why := r.refused(p); why != "" {
 				return d.with(Deny, "path", why)
+			}
+			if d.Category == programs.FileWrite && r.Preset != programs.Autonomous && r.settings(p) {
+				return d.with(Ask, BySettings, "Programs run commands from that file, so that the user is asked.")
 			}
 		}
 	case programs.ShellUse:
@@ -160,6 +167,14 @@ func (r *Request) refused(path string) string {
 		return "That file holds credentials, which are not yours to read."
 	}
 	return ""
+}
+
+// settings reports whether programs run commands from a file, as named or after symbolic links are resolved.
+func (r *Request) settings(path string) bool {
+	path = r.absolute(path)
+	return slices.ContainsFunc([]string{path, real(path)}, func(at string) bool {
+		return programs.IsProjectSettings(strings.TrimPrefix(at, r.Workdir+"/"))
+	})
 }
 
 // absolute returns a path as the agent's program would open it.

@@ -264,3 +264,38 @@ func TestTheFolderOfACommandCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestAWriteToProjectSettingsIsAsked(t *testing.T) {
+	t.Parallel()
+	r, base := place(t)
+	if err := os.MkdirAll(base+"/task/.claude", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(".claude", base+"/task/plain"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path   string
+		preset programs.Preset
+		want   permit.Effect
+	}{
+		{".claude/settings.json", programs.Permissive, permit.Ask},
+		{base + "/task/.mcp.json", programs.Permissive, permit.Ask},
+		{"src/.pi/extensions/a.ts", programs.Permissive, permit.Ask},
+		{"src/../OpenCode.JSON", programs.Permissive, permit.Ask},
+		{"plain/settings.json", programs.Permissive, permit.Ask},
+		{".gemini/settings.json", programs.Standard, permit.Ask},
+		{".gemini/settings.json", programs.Autonomous, permit.Allow},
+		{".gemini/styleguide.md", programs.Permissive, permit.Allow},
+		{"src/claude.go", programs.Permissive, permit.Allow},
+		{"src/my.claude/a", programs.Permissive, permit.Allow},
+	} {
+		r.Preset = tt.preset
+		if got := judge(r, "Write", map[string]any{"file_path": tt.path}); got.Effect != tt.want {
+			t.Errorf("Judge(write of %s at %s) = %+v, want %s", tt.path, tt.preset, got, tt.want)
+		}
+		if got := judge(r, "Read", map[string]any{"file_path": tt.path}); got.Effect != permit.Allow {
+			t.Errorf("Judge(read of %s at %s) = %+v, want %s", tt.path, tt.preset, got, permit.Allow)
+		}
+	}
+}

@@ -23,7 +23,8 @@ func aiderProgram() Program {
 			{RelativePath: ".aider.conventions.md", Description: "what the agent is told about the project", Type: "memory", Format: "markdown"},
 			configFile(".aider.conf.yml", "yaml"),
 		},
-		Greeting: "Aider v", DeliverDelay: 200 * time.Millisecond, NoServer: true,
+		ProjectSettings: []string{".aider.conf.yml", ".env"},
+		Greeting:        "Aider v", DeliverDelay: 200 * time.Millisecond, NoServer: true,
 		Advice: "- You change files that are in the chat; ask for those that you need by their names.\n",
 		plan:   (*build).aider,
 		approval: func(p Preset, a *Approval) {
@@ -36,6 +37,9 @@ func aiderProgram() Program {
 // aider plans a session of Aider, which is configured by flags only. Its histories are outside
 // of the workspace, and git ignores the files that it leaves there.
 func (b *build) aider() error {
+	if err := b.refuseForeignSettings(); err != nil {
+		return err
+	}
 	model := b.Model
 	if model == "" {
 		model = map[string]string{"anthropic": "sonnet", "openai": "4o", "google": "gemini"}[b.Provider]

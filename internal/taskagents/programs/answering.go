@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -83,13 +82,6 @@ func readHooks(path string) (plugins map[string]json.RawMessage, answers bool) {
 	}
 	// The program may be able to read what cannot be read here.
 	return plugins, err != nil || broken || len(hooks[permissionHook]) > 0
-}
-
-// hasFolderSettings reports whether Claude Code would read settings, skills or agents of the folder. They may
-// name programs, such as hooks, that it starts without a question.
-func hasFolderSettings(workdir string) bool {
-	_, err := os.Lstat(filepath.Join(workdir, ".claude"))
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // permissionHook is the event of hooks that answer what users are asked.

@@ -37,7 +37,8 @@ func claudeProgram() Program {
 			memoryFile("CLAUDE.md"), configFile(".claude/settings.json", "json"), configFile(".claude/settings.local.json", "json"),
 			{RelativePath: ".claude/commands", Description: "commands of the project", AutoLoaded: true, Type: "rules", Format: "markdown"},
 		},
-		Greeting: "Claude Code", DeliverDelay: 800 * time.Millisecond,
+		ProjectSettings: []string{".claude", ".mcp.json"},
+		Greeting:        "Claude Code", DeliverDelay: 800 * time.Millisecond,
 		Answers:  claudeAnswers,
 		Protocol: StreamJSON,
 		Opens:    true,
@@ -148,9 +149,8 @@ func (b *build) claudeFlags() []string {
 		"--mcp-config=" + b.private(text(object{"mcpServers": object{"junctor": server}}), "claude-mcp.json"),
 		"--append-system-prompt-file=" + b.private(b.memory(), "memory.md"),
 	}
-	if b.Repo && b.Preset != Autonomous && hasFolderSettings(b.Workdir) {
+	if b.withoutForeignSettings() {
 		flags = append(flags, "--setting-sources=user")
-		b.note("the folder .claude of the repository is not used: it is that of others, and its hooks would run without a question")
 	}
 	if b.Preset == Autonomous && !b.mayBypass() {
 		b.note("Claude Code refuses to bypass permissions for root; its own rules allow everything, and hooks decide")

@@ -32,11 +32,13 @@ func codexProgram() Program {
 			{Planning, []string{"update_plan"}},
 			{UserInteraction, []string{"request_user_input"}},
 		},
-		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".codex/config.toml", "toml")},
-		Greeting: "OpenAI Codex", DeliverDelay: 2 * time.Second, StrayTurns: true,
+		Files:           []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".codex/config.toml", "toml")},
+		ProjectSettings: []string{".codex"},
+		Greeting:        "OpenAI Codex", DeliverDelay: 2 * time.Second, StrayTurns: true,
 		Answers: func(Preset) []Answer {
 			return []Answer{
 				{ID: "trust", Type: "trust", Label: "Trust and continue"},
+				{ID: "restricted", Type: "trust", Label: "Open restricted"}, // a folder that it is told not to trust
 				{ID: "model", Type: "config", Label: "Use existing model"},
 				{ID: "update", Type: "update", Label: "Skip"},
 			}
@@ -126,7 +128,11 @@ func (b *build) codexConfig() string {
 	t.set("ignore_default_excludes", "true")
 	t.set("exclude", `["OPENAI_API_KEY", "CODEX_API_KEY"]`)
 	t.table("projects", b.Workdir)
-	t.set("trust_level", `"trusted"`)
+	trust := "trusted"
+	if b.withoutForeignSettings() {
+		trust = "untrusted"
+	}
+	t.set("trust_level", tomlText(trust))
 	if b.BaseURL != "" {
 		t.table("model_providers", "proxy")
 		t.set("name", `"proxy"`)

@@ -2,7 +2,9 @@ package programs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
@@ -25,8 +27,9 @@ func geminiProgram() Program {
 			{Planning, []string{"save_memory", "write_todos"}},
 			{UserInteraction, []string{"ask_user", "exit_plan_mode"}},
 		},
-		Files:    []WorkspaceFile{memoryFile("GEMINI.md"), configFile(".gemini/settings.json", "json")},
-		Greeting: "Gemini CLI", DeliverDelay: defaultDeliverDelay,
+		Files:           []WorkspaceFile{memoryFile("GEMINI.md"), configFile(".gemini/settings.json", "json")},
+		ProjectSettings: []string{".gemini/settings.json", ".gemini/.env", ".gemini/agents", ".gemini/extensions", ".gemini/policies"},
+		Greeting:        "Gemini CLI", DeliverDelay: defaultDeliverDelay,
 		Answers: func(Preset) []Answer {
 			return []Answer{
 				{ID: "trust", Type: "trust", Label: "Trust folder"},
@@ -56,6 +59,10 @@ func geminiProgram() Program {
 // folder of the session that belongs to the workspace. Permissions are a policy file, because
 // lists of tools are deprecated.
 func (b *build) gemini() error {
+	// In a folder that it does not trust it uses neither hooks nor MCP servers of the session.
+	if err := b.refuseForeignSettings(); err != nil {
+		return err
+	}
 	context := b.folder("gemini-context")
 	b.private(b.memory(), "gemini-context", "GEMINI.md")
 	settings := object{
@@ -64,6 +71,9 @@ func (b *build) gemini() error {
 		"hooksConfig": object{"enabled": true},
 		"hooks":       b.geminiHooks(),
 		"mcpServers":  object{"junctor": object{"httpUrl": b.Server + "/mcp", "headers": object{"Authorization": "Bearer $ELIZA_HOOK_TOKEN"}}},
+	}
+	if b.Repo && b.Preset != Autonomous { // variables such as LD_PRELOAD run commands
+		settings["advanced"] = object{"ignoreLocalEnv": true}
 	}
 	security := object{"environmentVariableRedaction": object{"allowed": []string{
 		"PARALLAX_SESSION_ID", "ELIZA_HOOK_PORT",
@@ -100,9 +110,10 @@ func (b *build) gemini() error {
 	return nil
 }
 
+// geminiFlags returns the mode of a preset. With auto_edit it would not ask about any file, whatever the policy.
 func geminiFlags(p Preset) []string {
 	return []string{"--approval-mode=" + map[Preset]string{
-		Readonly: "plan", Standard: "default", Permissive: "auto_edit",
+		Readonly: "plan", Standard: "default", Permissive: "default",
 		Autonomous: "yolo",
 	}[p]}
 }
@@ -121,11 +132,33 @@ func geminiPolicy(p Preset) string {
 			names, _ := jsonx.Marshal(tools)
 			fmt.Fprintf(&out, "[[rule]]\ntoolName = %s\ndecision = %q\npriority = 900\n\n", names, d.word)
 		}
+		if p.Judge(FileWrite) == d.verdict && d.verdict == Auto {
+			at := slices.IndexFunc(Of(Gemini).Tools, func(g ToolGroup) bool { return g.Category == FileWrite })
+			names, _ := jsonx.Marshal(Of(Gemini).Tools[at].Tools)
+			fmt.Fprintf(&out, "[[rule]]\ntoolName = %s\nargsPattern = '%s'\ndecision = \"ask_user\"\npriority = 950\n\n", names, settingsPattern())
+		}
 		if p.Judge(Agent) == d.verdict {
 			fmt.Fprintf(&out, "[[rule]]\nmcpName = \"junctor\"\ntoolName = \"*\"\ndecision = %q\npriority = 900\n\n", d.word)
 		}
 	}
 	return out.String()
+}
+
+// settingsPattern returns a regular expression for a JSON text with the path of a project setting, in any
+// letter case. JavaScript has no flag for that within an expression.
+func settingsPattern() string {
+	var out strings.Builder
+	for _, r := range strings.Join(allProjectSettings(), "|") {
+		switch {
+		case unicode.IsLetter(r):
+			out.WriteString("[" + string(r) + string(unicode.ToUpper(r)) + "]")
+		case r == '.':
+			out.WriteString(`\.`)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return `["/](` + out.String() + `)["/]`
 }
 
 // geminiHooks returns hooks that run this binary, which posts the event and prints the reply.

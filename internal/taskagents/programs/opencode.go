@@ -26,8 +26,9 @@ func openCodeProgram() Program {
 			{Planning, []string{"todoread", "todowrite"}},
 			{UserInteraction, []string{"question"}},
 		},
-		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile("opencode.json", "json")},
-		Greeting: "OpenCode", DeliverDelay: defaultDeliverDelay,
+		Files:           []WorkspaceFile{memoryFile("AGENTS.md"), configFile("opencode.json", "json")},
+		ProjectSettings: []string{".opencode", "opencode.json", "opencode.jsonc"},
+		Greeting:        "OpenCode", DeliverDelay: defaultDeliverDelay,
 		Protocol: ACP,
 		Kinds: map[string]string{
 			"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "grep", "execute": "bash",
@@ -88,6 +89,9 @@ func (b *build) openCode() error {
 	}
 	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
 	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
+	if b.withoutForeignSettings() {
+		b.env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+	}
 	b.withoutEditor()
 	if b.Preset.Judge(ShellUse) == Ask {
 		b.note("OpenCode refuses what it would have to ask about, except in structured mode")
@@ -121,6 +125,17 @@ const quietPlugin = `export const Junctor = async () => {
 }
 `
 
+// askOfSettings returns rules that ask before project settings are written. The last one that matches is used.
+func askOfSettings() object {
+	rules := object{"*": "allow"} // sorted before the others
+	for _, name := range allProjectSettings() {
+		for _, pattern := range []string{name, name + "/*", "*/" + name, "*/" + name + "/*"} {
+			rules[pattern] = "ask"
+		}
+	}
+	return rules
+}
+
 // serves reports whether the version offers all decisions over HTTP; 1.18 is the first one that was
 // tried. Without a password its server would be open to every user of the machine.
 func (b *build) serves() bool {
@@ -148,6 +163,9 @@ func openCodePermissions(p Preset) object {
 			rules[t] = words[p.Judge(r.Category)]
 			if r.Category == UserInteraction { // the tool itself asks the user
 				rules[t] = "allow"
+			}
+			if r.Category == FileWrite && rules[t] == "allow" && p != Autonomous {
+				rules[t] = askOfSettings()
 			}
 		}
 	}

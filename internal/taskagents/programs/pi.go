@@ -18,8 +18,9 @@ func piProgram() Program {
 			{FileWrite, []string{"edit", "write"}},
 			{ShellUse, []string{"bash"}},
 		},
-		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".pi/settings.json", "json")},
-		Greeting: "π - ", DeliverDelay: defaultDeliverDelay, NoServer: true,
+		Files:           []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".pi/settings.json", "json")},
+		ProjectSettings: []string{".pi"},
+		Greeting:        "π - ", DeliverDelay: defaultDeliverDelay, NoServer: true,
 		plan:     (*build).pi,
 		approval: func(p Preset, a *Approval) { a.CLIFlags = append(a.CLIFlags, piFlags(p)...) },
 	}
@@ -32,6 +33,9 @@ func (b *build) pi() error {
 	b.withoutEditor()
 	flags := []string{"--append-system-prompt", b.private(b.memory(), "memory.md")}
 	flags = append(flags, b.piTools()...)
+	if b.withoutForeignSettings() {
+		flags = append(flags, "--no-extensions")
+	}
 	if b.Provider != "" {
 		flags = append(flags, "--provider", b.Provider)
 	}

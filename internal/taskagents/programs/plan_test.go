@@ -2,6 +2,7 @@ package programs_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -478,40 +479,63 @@ func TestOpenCodeServes(t *testing.T) {
 	}
 }
 
-// TestClaudeUsesNoSettingsOfARepositoryOfOthers: hooks in them would run before the first question.
-func TestClaudeUsesNoSettingsOfARepositoryOfOthers(t *testing.T) {
+// TestProjectSettingsOfAClonedRepositoryAreNotUsed: programs would run commands from them before the first question.
+func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 	t.Parallel()
+	const refused = "project_settings"
 	for _, tt := range []struct {
-		name   string
-		file   string
-		others bool
-		preset programs.Preset
-		want   bool
+		program programs.Name
+		file    string
+		cloned  bool
+		preset  programs.Preset
+		want    string // part of the plan, or refused
+		holds   bool
 	}{
-		{"cloned, with settings", "settings.json", true, programs.Standard, true},
-		{"cloned, with local settings", "settings.local.json", true, programs.Readonly, true},
-		{"cloned, with skills", "skills", true, programs.Permissive, true},
-		{"cloned, without", "", true, programs.Standard, false},
-		{"the user's own folder", "settings.json", false, programs.Standard, false},
-		{"with a preset that asks nothing", "settings.json", true, programs.Autonomous, false},
+		{programs.Claude, ".claude/settings.json", true, programs.Standard, "--setting-sources=user", true},
+		{programs.Claude, ".claude/settings.local.json", true, programs.Readonly, "--setting-sources=user", true},
+		{programs.Claude, ".claude/skills/a", true, programs.Permissive, "--setting-sources=user", true},
+		{programs.Claude, ".mcp.json", true, programs.Standard, "--setting-sources=user", true},
+		{programs.Claude, "README.md", true, programs.Standard, "--setting-sources=user", false},
+		{programs.Claude, ".claude/settings.json", false, programs.Standard, "--setting-sources=user", false},
+		{programs.Claude, ".claude/settings.json", true, programs.Autonomous, "--setting-sources=user", false},
+		{programs.Codex, ".codex/config.toml", true, programs.Permissive, `trust_level = "untrusted"`, true},
+		{programs.Codex, ".codex/config.toml", false, programs.Permissive, `trust_level = "untrusted"`, false},
+		{programs.OpenCode, "opencode.json", true, programs.Standard, "OPENCODE_DISABLE_PROJECT_CONFIG=1", true},
+		{programs.OpenCode, ".opencode/plugin/a.js", true, programs.Standard, "OPENCODE_DISABLE_PROJECT_CONFIG=1", true},
+		{programs.OpenCode, ".opencode/plugin/a.js", true, programs.Autonomous, "OPENCODE_DISABLE_PROJECT_CONFIG=1", false},
+		{programs.Pi, ".pi/extensions/a.ts", true, programs.Readonly, "--no-extensions", true},
+		{programs.Pi, "README.md", true, programs.Readonly, "--no-extensions", false},
+		{programs.Gemini, ".gemini/settings.json", true, programs.Readonly, refused, true},
+		{programs.Gemini, ".gemini/settings.json", false, programs.Readonly, refused, false},
+		{programs.Gemini, ".gemini/settings.json", true, programs.Autonomous, refused, false},
+		{programs.Gemini, ".env", true, programs.Standard, `"ignoreLocalEnv":true`, true},
+		{programs.Qwen, ".env", true, programs.Standard, refused, true},
+		{programs.Aider, ".aider.conf.yml", true, programs.Standard, refused, true},
+		{programs.Aider, "README.md", true, programs.Standard, refused, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s cloned=%t %s", tt.program, tt.file, tt.cloned, tt.preset), func(t *testing.T) {
 			t.Parallel()
-			s := spawn(programs.Claude, tt.preset)
-			s.Workdir, s.Repo = t.TempDir(), tt.others
-			if tt.file != "" {
-				if err := os.Mkdir(s.Workdir+"/.claude", 0o700); err != nil {
-					t.Fatalf("mkdir: got %v, want no error", err)
-				}
-				if err := os.WriteFile(s.Workdir+"/.claude/"+tt.file, []byte(`{}`), 0o600); err != nil {
-					t.Fatalf("write: got %v, want no error", err)
-				}
+			s := spawn(tt.program, tt.preset)
+			s.Workdir, s.Repo = t.TempDir(), tt.cloned
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Workdir, tt.file)), 0o700); err != nil {
+				t.Fatal(err)
 			}
-			plan := build(t, s)
-			for _, argv := range [][]string{plan.Argv, plan.Structured} {
-				if got := slices.Contains(argv, "--setting-sources=user"); got != tt.want {
-					t.Errorf("%q: got that only the user's settings are used: %t, want %t", argv, got, tt.want)
-				}
+			if err := os.WriteFile(filepath.Join(s.Workdir, tt.file), []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			plan, err := programs.Build(s)
+			got := strings.Join(slices.Concat(plan.Argv, plan.Structured, plan.Env), "\n")
+			for _, c := range plan.Changes {
+				got += c.Text
+			}
+			if failed := capability.AsError(err); failed != nil {
+				got = failed.Reason
+			}
+			if strings.Contains(got, tt.want) != tt.holds {
+				t.Errorf("the plan is %s %v, want that it has %s: %t", got, err, tt.want, tt.holds)
+			}
+			if want := tt.holds && tt.want != refused && tt.file != ".env"; strings.Contains(got, "of the repository by itself: read it") != want {
+				t.Errorf("the plan is %s, want that the agent is asked to read the repository's instructions: %t", got, want)
 			}
 		})
 	}

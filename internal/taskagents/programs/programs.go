@@ -79,6 +79,10 @@ type Program struct {
 	// StrayTurns is set if it runs turns of its own, for example one that finds a title.
 	StrayTurns bool
 
+	// ProjectSettings holds the files and folders of a project from which the program runs commands without a
+	// question, for example to start MCP servers and hooks.
+	ProjectSettings []string
+
 	// Records is the folder below the user's home in which it records conversations, and hooks name
 	// the file. "" if it records them in Spawn.KeepDir, or in another form.
 	Records string

@@ -22,8 +22,9 @@ func qwenProgram() Program {
 			{Planning, []string{"todo_write", "save_memory"}},
 			{UserInteraction, []string{"ask_user_question", "exit_plan_mode"}},
 		},
-		Files:    []WorkspaceFile{memoryFile("QWEN.md"), configFile(".qwen/settings.json", "json")},
-		Greeting: "Qwen Code", DeliverDelay: defaultDeliverDelay,
+		Files:           []WorkspaceFile{memoryFile("QWEN.md"), configFile(".qwen/settings.json", "json")},
+		ProjectSettings: []string{".qwen/settings.json", ".qwen/.env", ".qwen/agents", ".qwen/extensions", ".env"},
+		Greeting:        "Qwen Code", DeliverDelay: defaultDeliverDelay,
 		Protocol: ACP,
 		Records:  ".qwen",
 		Kinds: map[string]string{
@@ -42,6 +43,9 @@ func qwenProgram() Program {
 // over those of the user and the project, so that neither file is changed. The memory file
 // is in a folder of the session that belongs to the workspace.
 func (b *build) qwen() error {
+	if err := b.refuseForeignSettings(); err != nil {
+		return err
+	}
 	context := b.folder("qwen-context")
 	b.private(b.memory(), "qwen-context", "QWEN.md")
 	settings := object{
