@@ -260,7 +260,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	}
 	s.mu.Lock()
 	paste := s.screen.Mode(2004)
-	before, told := s.turns, s.submits
+	before, told, boxBefore := s.turns, s.submits, s.boxText()
 	s.remember(text)
 	s.last = text
 	s.mu.Unlock()
@@ -272,7 +272,17 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		return NotSent, err
 	}
 	shown := false // the box has shown the text
-	for range enters {
+	for i := range enters {
+		if i == enters-1 && !shown { // a program that starts discards what is typed while it looks at its terminal
+			s.mu.Lock()
+			lost := s.view().Box != nil && s.boxText() == boxBefore
+			s.mu.Unlock()
+			if lost {
+				if err := s.write(ctx, data); err != nil {
+					return NotSent, err
+				}
+			}
+		}
 		if pause.For(ctx, pasteDelay) != nil {
 			return NotSent, capability.AsError(ctx.Err())
 		}
