@@ -35,7 +35,7 @@ await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("he
 seen.notes.fragment = page.url().includes("#");
 
 // Every page, in both themes: no violation, no serious finding, nothing wider than the window.
-for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/add", "/add/program", "/add/mcp", "/add/registry", "/add/extension", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/notifications", "/system", "/channels", "/usage", "/choices", "/kit"]) {
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", "/tasks/new", `/tasks/${finished}`, `/tasks/${paused}`, "/chat", "/catalog", "/catalog/fs.readText", "/catalog/fs.readText/why?agent=x&select=provider%3Dnone", "/connect", "/add", "/add/program", "/add/mcp", "/add/registry", "/add/extension", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/access/signin", "/access/grants", "/access/rules", "/access/secrets", "/notifications", "/system", "/channels", "/usage", "/choices", "/kit"]) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${base}/console${path}`);
   await page.locator("main h1").first().waitFor();
@@ -82,7 +82,7 @@ seen.notes.halves = [once.width - deny.width, deny.x - once.x - once.width, Math
 const longer = page.getByText("Approve for longer, with any input");
 seen.notes.pinned = (await page.locator(".deciding").innerText()).split(/\s*\n\s*/);
 await longer.click();
-await page.getByRole("button", { name: "Always…" }).waitFor();
+await page.getByRole("button", { name: "Approve always…" }).waitFor();
 seen.notes.effect = await page.locator("main .sub b[title]").last().evaluate((e) => `${e.title}: ${e.textContent}`);
 
 // The catalog shows the decisions for an agent, and names it. A phone keeps the effects, in words.
@@ -123,6 +123,17 @@ await page.locator("main .head").waitFor();
 seen.notes.columns = await page.locator("main .head span").allInnerTexts();
 await task.getByText("shell", { exact: true }).waitFor();
 seen.notes.cells = (await task.locator(".row > *").allInnerTexts()).slice(0, 4);
+
+// A task is started on the page, after the code, and is then shown.
+await page.getByRole("link", { name: "New task" }).click();
+await page.getByLabel("What is to be done").fill("echo begun in the console");
+seen.notes.chooses = await page.getByRole("button", { name: "Start the task" }).isDisabled();
+await page.getByLabel("Program").selectOption("shell");
+await page.getByRole("button", { name: "Start the task" }).click();
+await prove("code task");
+await page.keyboard.press("Enter");
+await page.getByRole("heading", { name: "echo begun in the console", level: 1 }).waitFor();
+seen.notes.begun = await page.locator("main aside dd", { hasText: "shell" }).textContent();
 
 // What a file declares is marked, and cannot be removed here.
 await page.goto(`${base}/console/providers`);
@@ -276,6 +287,7 @@ seen.notes.stopped = await page.locator("main .tag").first().textContent();
 
 // What the rules decide about a call of the agent, and which rule it is.
 await page.goto(`${base}/console/access`);
+await page.getByRole("link", { name: "Rules" }).click();
 await page.getByLabel("Tool that would be called").fill("memory.store");
 await page.getByRole("button", { name: "Ask the rules" }).click();
 seen.notes.may = await page.getByRole("list", { name: "Decisions of the rules" }).locator(".tag").first().textContent();

@@ -171,7 +171,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Pinned, For                                                        []string
 			Effect                                                             string
 			Given                                                              []any
-			Leaked                                                             bool
+			Leaked, Chooses                                                    bool
+			Begun                                                              string
 		}
 	}
 	scan := bufio.NewScanner(lines)
@@ -252,6 +253,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named ||
 		got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
 		t.Errorf("the tasks: got %q, with the names of columns on a phone %v; want columns of title, program, state, what is waited for and age", got, n.Named)
+	}
+	if n.Begun != "shell" || !n.Chooses {
+		t.Errorf("a task begun on the page: got the program %q, and that it waits for a choice of one %v; want shell, true", n.Begun, n.Chooses)
 	}
 	if n.Lost != "" || float64(n.Back) > atMost(5000) {
 		t.Errorf("after kill -9 the pages lost %q and were live again after %d ms, want nothing, and %.0f ms at most", n.Lost, n.Back, atMost(5000))

@@ -21,7 +21,7 @@ await page.goto(link);
 await page.locator("main h1").first().waitFor();
 
 // The first passkey is added with the code from the terminal.
-await page.goto(`${base}/console/access`);
+await page.goto(`${base}/console/access/signin`);
 await page.getByLabel("Name of a new passkey").fill("laptop");
 await page.getByRole("button", { name: "Add a passkey" }).click();
 await page.getByLabel("Six digits").waitFor(); // the code exists once the server has asked for it
@@ -62,8 +62,9 @@ seen.approved = true;
 
 // A lost passkey is removed at the terminal, and the code confirms again.
 await ask("remove");
-await page.goto(`${base}/console/access`);
+await page.goto(`${base}/console/access/signin`);
 await page.getByText("No passkey was added.").waitFor();
+await page.getByRole("link", { name: "Tokens" }).click();
 await page.getByLabel("Name of a new agent token").fill("x");
 await page.getByRole("button", { name: "Create an agent token" }).click();
 await page.getByLabel("Six digits").waitFor();

@@ -44,7 +44,7 @@ try {
   await call("ext.mcp.memory.create_entities", { entities: [{ name: "deployment key", entityType: "secret", observations: ["rotated every quarter"] }] });
 
   const browser = await launch();
-  const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
+  const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, reducedMotion: "reduce" });
   const look = async (path, name, theme, to = out) => {
     await page.goto(`${url.replace("127.0.0.1", "localhost")}/console${path}`);
     await page.locator("main h1").first().waitFor();
@@ -66,8 +66,8 @@ try {
     const [thread] = await (await fetch(`${url}/api/coding-agents/coordinator/threads`, { headers: { Authorization: `Bearer ${admin}` } })).json();
     const records = await (await fetch(`${url}/api/v1/audit?limit=1`, { headers: { Authorization: `Bearer ${admin}` } })).json();
     // What follows a page's own name, such as the id of a record, has no place in the name of its picture.
-    const nameOf = (path) => path.replace(/(?<=^\/(approvals|tasks|audit)\/).+/, "one").replaceAll(/%2F/g, "-").replaceAll(/[^a-z_]+/gi, "-") || "-";
-    for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/add", "/add/mcp", "/add/extension", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/notifications", "/system"]) {
+    const nameOf = (path) => path.replace(/(?<=^\/(approvals|tasks|audit)\/)(?!new$).+/, "one").replaceAll(/%2F/g, "-").replaceAll(/[^a-z_]+/gi, "-") || "-";
+    for (const path of ["/", "/approvals", `/approvals/${write.id}`, "/tasks", "/tasks/new", `/tasks/${thread.id}`, "/chat", "/catalog", "/catalog/files%2Fwrite_file", "/catalog/files%2Fwrite_file/why", "/choices", "/connect", "/add", "/add/mcp", "/add/extension", "/providers", "/providers/files", "/nodes", "/channels", "/views", "/audit", `/audit/${records.records[0]?.seq ?? 1}`, "/usage", "/access", "/access/signin", "/access/grants", "/access/rules", "/access/secrets", "/notifications", "/system"]) {
       for (const [width, height] of [[320, 700], [1024, 768], [1600, 1000]]) {
         await page.setViewportSize({ width, height });
         for (const theme of ["light", "dark"]) {

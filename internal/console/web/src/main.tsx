@@ -11,19 +11,15 @@ import { ago, forThePage, lettersAct, switchLetters, useLoad, visible } from "./
 import { Approvals, ApprovalPage } from "./pages/approvals";
 import { Audit, AuditRecord } from "./pages/audit";
 import { Catalog, CatalogEntry } from "./pages/catalog";
-import { Channels } from "./pages/channels";
 import { Connect } from "./pages/connect";
-import { Notifications } from "./pages/notifications";
 import { Now } from "./pages/now";
 import { ExtensionPage } from "./pages/extension";
 import { ProviderPage, Providers } from "./pages/providers";
-import { Access } from "./pages/access";
 import { ExplanationPage, WhyPage } from "./pages/explain";
 import { Chat } from "./pages/chat";
 import { NodePage, Nodes } from "./pages/nodes";
 import { System } from "./pages/system";
 import { TaskPage, Tasks } from "./pages/tasks";
-import { Usage } from "./pages/usage";
 import { tabPath, useContributed } from "./pages/frames";
 import { ViewPage, Views } from "./pages/views";
 
@@ -65,7 +61,7 @@ function applyTheme(value: string): void {
 
 applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
-/** A page that few people open; its code is loaded with it. */
+/** A page that is opened rarely; its code is loaded with it. Each needs a key, because the next page may be one too. */
 function Later(p: { load: () => Promise<ComponentType> }) {
   const page = useSignal<ComponentType | null>(null);
   const failed = useSignal(false);
@@ -92,6 +88,7 @@ function Page() {
     case "approvals":
       return second ? <ApprovalPage id={second} key={second} /> : <Approvals />;
     case "tasks":
+      if (second === "new") return <Later key={first} load={() => import("./pages/newtask").then((m) => m.NewTask)} />;
       return second ? <TaskPage id={second} /> : <Tasks />;
     case "chat":
       return <Chat session={second} key={second} />;
@@ -99,13 +96,13 @@ function Page() {
       if (third === "why") return <WhyPage action={second} key={here.value} />;
       return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
     case "choices":
-      return <Later load={() => import("./pages/choices").then((m) => m.Choices)} />;
+      return <Later key={first} load={() => import("./pages/choices").then((m) => m.Choices)} />;
     case "kit":
-      return <Later load={() => import("./pages/kit").then((m) => m.Kit)} />;
+      return <Later key={first} load={() => import("./pages/kit").then((m) => m.Kit)} />;
     case "explain":
       return <ExplanationPage id={second} />;
     case "add":
-      return <Later load={() => import("./pages/add").then((m) => m.Add)} />;
+      return <Later key={first} load={() => import("./pages/add").then((m) => m.Add)} />;
     case "connect":
       return <Connect />;
     case "providers":
@@ -114,9 +111,9 @@ function Page() {
     case "nodes":
       return second ? <NodePage id={second} /> : <Nodes />;
     case "channels":
-      return <Channels />;
+      return <Later key={first} load={() => import("./pages/channels").then((m) => m.Channels)} />;
     case "usage":
-      return <Usage />;
+      return <Later key={first} load={() => import("./pages/usage").then((m) => m.Usage)} />;
     case "views":
       return third ? <ViewPage module={second} id={third} kind="view" key={here.value} /> : <Views />;
     case "tabs":
@@ -124,9 +121,9 @@ function Page() {
     case "audit":
       return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
     case "access":
-      return <Access />;
+      return <Later key={first} load={() => import("./pages/access").then((m) => m.Access)} />;
     case "notifications":
-      return <Notifications />;
+      return <Later key={first} load={() => import("./pages/notifications").then((m) => m.Notifications)} />;
     case "system":
       return <System />;
   }
@@ -159,6 +156,7 @@ async function signOut(): Promise<void> {
 
 // commands are in the palette beside the pages.
 const commands: { label: string; kind: string; path: string; do?: () => void }[] = [
+  { label: "New task for a coding agent", kind: "page", path: "/tasks/new" },
   { label: "Add a provider: MCP server, API, agent, endpoint, device or extension", kind: "page", path: "/add" },
   { label: "Keys of one letter on or off", kind: "command", path: "+", do: switchLetters },
   { label: "Light or dark theme", kind: "command", path: "", do: changeTheme },

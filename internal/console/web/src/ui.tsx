@@ -159,7 +159,14 @@ export function Tag(p: { is?: Meaning; children: ComponentChildren }) {
   return <span class={`tag ${p.is ?? ""}`}>{p.children}</span>;
 }
 
-export function Title(p: { children: ComponentChildren; sub?: ComponentChildren; up?: [name: string, path: string]; action?: [name: string, path: string] }) {
+/** The head of a page. The action is the first thing to do on it; the others are buttons beside it. */
+export function Title(p: {
+  children: ComponentChildren;
+  sub?: ComponentChildren;
+  up?: [name: string, path: string];
+  action?: [name: string, path: string];
+  others?: ComponentChildren;
+}) {
   return (
     <>
       {p.up && (
@@ -169,14 +176,37 @@ export function Title(p: { children: ComponentChildren; sub?: ComponentChildren;
       )}
       <div class="titled">
         <h1 tabIndex={-1}>{p.children}</h1>
-        {p.action && (
-          <a class="b p" href={href(p.action[1])}>
-            {p.action[0]}
-          </a>
+        {(p.others || p.action) && (
+          <span class="btns">
+            {p.others}
+            {p.action && (
+              <a class="b p" href={href(p.action[1])}>
+                {p.action[0]}
+              </a>
+            )}
+          </span>
         )}
       </div>
       <p class="sub">{p.sub}</p>
     </>
+  );
+}
+
+/** The parts of a page as tabs. Each has an address of its own. */
+export function Tabs(p: { label: string; at: string; of: { name: string; path: string; n?: number }[] }) {
+  const box = useRef<HTMLElement>(null);
+  useEffect(
+    () => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
+    [p.at, p.of.map((t) => t.n).join()], // a number makes the tabs wider
+  );
+  return (
+    <nav class="tabs" aria-label={p.label} ref={box}>
+      {p.of.map((t) => (
+        <a key={t.path} href={href(t.path)} aria-current={t.path === p.at ? "page" : undefined}>
+          {t.name} {t.n !== undefined && <span class="n">{t.n}</span>}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -223,6 +253,25 @@ export function Ago(p: { at: string | number }) {
       {ago(p.at)}
     </time>
   );
+}
+
+const timeOfDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayOfYear = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+/** The time of a record: of the day if that is today, with the date otherwise. */
+export function When(p: { at: string }) {
+  const d = new Date(p.at);
+  return (
+    <time class="t" dateTime={p.at} title={`${d.toLocaleString()}, ${ago(p.at)} ago`}>
+      {d.toDateString() !== new Date().toDateString() && `${dayOfYear.format(d)}, `}
+      {timeOfDay.format(d)}
+    </time>
+  );
+}
+
+/** A text that the server cuts at max characters, with an ellipsis after its last whole word if it was cut. */
+export function whole(text: string, max: number): string {
+  return [...text].length < max ? text : `${text.replace(/\s+\S*$/, "")}…`;
 }
 
 /** A button that runs an action once at a time and shows its failure beside it. */

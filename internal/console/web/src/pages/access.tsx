@@ -3,8 +3,12 @@ import { me, post, remove } from "../api";
 import { toolOf } from "../approval";
 import { add, offered } from "../passkey";
 import { Provider } from "../provider";
-import { Act, Ago, Empty, Show, Tag, Title, count, useLoad, visible } from "../ui";
+import { here, href } from "../route";
+import { Act, Ago, Empty, Head, Show, Tabs, Tag, Title, count, useLoad, visible } from "../ui";
 import { NewToken } from "./token";
+
+/** Runs an action that takes rights away after the user has agreed to text. */
+const agreed = (text: string, act: () => Promise<unknown>) => (confirm(text) ? act() : Promise.resolve());
 
 function Passkeys() {
   const passkeys = useLoad<{ passkeys: any[] }>("/api/v1/console/passkeys", /^passkey\./);
@@ -23,7 +27,11 @@ function Passkeys() {
       <Show of={passkeys}>
         {({ passkeys: list }) =>
           list.length === 0 ? (
-            <Empty>{offered() ? "No passkey was added." : "This browser offers no passkeys here."}</Empty>
+            <Empty>
+              {offered()
+                ? "No passkey was added. Name this device or key above, and add it; the code confirms the first."
+                : "This browser offers no passkeys here. Open the console at localhost, or at an https address with a name."}
+            </Empty>
           ) : (
             <ul class="list" aria-label="Passkeys">
               {list.map((p) => (
@@ -31,7 +39,14 @@ function Passkeys() {
                   <b class="clip">{visible(p.name || p.id)}</b>
                   <span class="m clip">{visible(p.principal)}</span>
                   <Ago at={p.created} />
-                  <Act kind="d" do={() => (confirm(`Remove the passkey ${p.name || p.id}?`) ? remove(`/api/v1/console/passkeys/${p.id}`).then(passkeys.reload) : Promise.resolve())}>
+                  <Act
+                    kind="d"
+                    do={() =>
+                      agreed(`Remove the passkey ${p.name || p.id}?`, () =>
+                        remove(`/api/v1/console/passkeys/${p.id}`).then(passkeys.reload),
+                      )
+                    }
+                  >
                     Remove
                   </Act>
                 </li>
@@ -98,6 +113,16 @@ function May(p: { people: string[] }) {
 
 const isMine = (t: any) => `${t.role}:${t.name}` === me.value.principal;
 
+const tabs: [path: string, name: string][] = [
+  ["", "Tokens"],
+  ["signin", "Passkeys and browsers"],
+  ["grants", "Grants"],
+  ["rules", "Rules"],
+  ["secrets", "Secrets"],
+];
+
+const at = (tab: string) => (tab ? `/access/${tab}` : "/access");
+
 function Tokens(p: { list: any[]; reload: () => Promise<void> }) {
   return (
     <ul class="list">
@@ -120,119 +145,178 @@ function Tokens(p: { list: any[]; reload: () => Promise<void> }) {
   );
 }
 
+/** /access/{tab}: one part of the page at a time. */
 export function Access() {
+  const named = here.value.split("?")[0].split("/")[2] ?? "";
   const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
   const grants = useLoad<{ grants: any[] }>("/api/v1/grants", /^(grant|approval|confirmation)\./);
   const rules = useLoad<{ rules: any[] }>("/api/v1/policy", /^policy\./);
   const sessions = useLoad<{ sessions: any[] }>("/api/v1/console/sessions", /^session\./);
   const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
   const live = (t: any) => !t.revoked && (!t.expires || Date.parse(t.expires) > Date.now());
+  const tab = tabs.some(([path]) => path === named) ? named : "";
+  const people = (tokens.data?.tokens ?? [])
+    .filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role))
+    .sort((a, b) => Number(b.role === "agent") - Number(a.role === "agent"))
+    .map((t) => `${t.role}:${t.name}`);
+  const numbers: Record<string, number | undefined> = {
+    "": tokens.data?.tokens.filter(live).length,
+    grants: grants.data?.grants.filter((g) => !g.revoked).length,
+    rules: rules.data?.rules.length,
+    secrets: secrets.data?.secrets.length,
+  };
   return (
     <>
-      <Title sub="Who comes in: tokens, passkeys and browsers. What they may do: grants and rules. And the secrets that providers use.">Access</Title>
-      <h2>Tokens</h2>
-      <NewToken label="Name of a new agent token" button="Create an agent token" done={tokens.reload} />
-      <Show of={tokens}>
-        {({ tokens: all }) => {
-          const list = all.filter(live);
-          const short = list.filter((t) => t.role === "task" || t.role === "node");
-          return (
-            <>
-              <Tokens list={list.filter((t) => !short.includes(t))} reload={tokens.reload} />
-              {short.length > 0 && (
-                <details class="more">
-                  <summary>{count(short.length, "token")} of running tasks and devices</summary>
-                  <Tokens list={short} reload={tokens.reload} />
-                </details>
-              )}
-            </>
-          );
-        }}
-      </Show>
-      <Passkeys />
-      <h2>Browsers</h2>
-      <Show of={sessions}>
-        {({ sessions: list }) => (
-          <ul class="list">
-            {list.map((s) => (
-              <li class="row c-four" key={s.id}>
-                <span class="clip">
-                  <b>{visible(s.principal)}</b> {s.id === me.value.id && <Tag is="ok">this browser</Tag>}
-                </span>
-                <span class="m opt clip">{s.id}</span>
-                <span class="who">
-                  used <Ago at={s.used} /> ago
-                </span>
-                <Act kind="d" do={() => (confirm(s.id === me.value.id ? "Sign this browser out?" : `Sign the browser ${s.id} of ${s.principal} out?`) ? remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload) : Promise.resolve())}>
-                  Sign out
-                </Act>
-              </li>
-            ))}
-          </ul>
-        )}
-      </Show>
-      <h2>Grants</h2>
-      <Show of={grants}>
-        {({ grants: list }) => {
-          const standing = list.filter((g) => !g.revoked);
-          return standing.length === 0 ? (
-            <Empty>No approval was given for longer than once.</Empty>
-          ) : (
-            <ul class="list">
-              {standing.map((g) => (
-                <li class="row c-four" key={g.id}>
-                  <b class="clip">{visible(g.principal || g.role)}</b>
-                  <span class="m clip">{g.capability || g.action !== "*" ? toolOf(g.capability || g.action) : visible(g.module)}</span>
-                  <span class="who opt">{g.expires ? `until ${new Date(g.expires).toLocaleString()}` : visible(g.scope)}</span>
-                  <Act kind="d" do={() => (confirm(`Revoke the grant of ${g.principal || g.role}? Its calls ask again.`) ? remove(`/api/v1/grants/${g.id}`).then(grants.reload) : Promise.resolve())}>
-                    Revoke
-                  </Act>
-                </li>
-              ))}
-            </ul>
-          );
-        }}
-      </Show>
-      <May people={(tokens.data?.tokens ?? []).filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role)).sort((a, b) => Number(b.role === "agent") - Number(a.role === "agent")).map((t) => `${t.role}:${t.name}`)} />
-      <h2>
-        Rules <span class="n">change them with junctor policy, or in the policy folder</span>
-      </h2>
-      <Show of={rules}>
-        {({ rules: list }) => (
-          <>
-            {list.map((r) => (
-              <div class="code" key={`${r.file}:${r.line}`}>
-                <div class="h">
-                  <span>
-                    <Tag is={r.effect === "forbid" ? "bad" : r.approval ? "wait" : "ok"}>{r.effect === "forbid" ? "forbids" : r.approval ? "asks first" : "allows"}</Tag> {visible(r.id)}
-                  </span>
-                  <span class="m">
-                    {visible(r.file)}:{r.line}
-                  </span>
-                </div>
-                <pre tabIndex={0}>{visible(r.text)}</pre>
-              </div>
-            ))}
-          </>
-        )}
-      </Show>
-      <h2>Secrets</h2>
-      <Show of={secrets}>
-        {({ secrets: list }) =>
-          list.length === 0 ? (
-            <Empty command="junctor secrets set NAME">No secret is stored.</Empty>
-          ) : (
-            <ul class="list">
-              {list.map((s) => (
-                <li class="row c-flat" key={s.name}>
-                  <Tag>secret</Tag>
-                  <b>{visible(s.name)}</b>
-                </li>
-              ))}
-            </ul>
-          )
-        }
-      </Show>
+      <Title sub="Who comes in, and what they may do.">Access</Title>
+      <Tabs label="Parts of Access" at={at(tab)} of={tabs.map(([path, name]) => ({ name, path: at(path), n: numbers[path] }))} />
+      {tab === "" && (
+        <>
+          <p class="sub">
+            Each agent and person has a token, which identifies it in rules and the audit. A revoked token is refused at the next request.
+          </p>
+          <NewToken label="Name of a new agent token" button="Create an agent token" done={tokens.reload} />
+          <Show of={tokens}>
+            {({ tokens: all }) => {
+              const list = all.filter(live);
+              const short = list.filter((t) => t.role === "task" || t.role === "node");
+              return (
+                <>
+                  <Head of="c-four" names={["Token", "Labels", "Last request", ""]} />
+                  <Tokens list={list.filter((t) => !short.includes(t))} reload={tokens.reload} />
+                  {short.length > 0 && (
+                    <details class="more">
+                      <summary>{count(short.length, "token")} of running tasks and devices</summary>
+                      <Tokens list={short} reload={tokens.reload} />
+                    </details>
+                  )}
+                </>
+              );
+            }}
+          </Show>
+        </>
+      )}
+      {tab === "signin" && (
+        <>
+          <Passkeys />
+          <h2>Browsers</h2>
+          <Show of={sessions}>
+            {({ sessions: list }) => (
+              <ul class="list">
+                {list.map((s) => (
+                  <li class="row c-four" key={s.id}>
+                    <span class="clip">
+                      <b>{visible(s.principal)}</b> {s.id === me.value.id && <Tag is="ok">this browser</Tag>}
+                    </span>
+                    <span class="m opt clip">{s.id}</span>
+                    <span class="who">
+                      used <Ago at={s.used} /> ago
+                    </span>
+                    <Act
+                      kind="d"
+                      do={() =>
+                        agreed(s.id === me.value.id ? "Sign this browser out?" : `Sign the browser ${s.id} of ${s.principal} out?`, () =>
+                          remove(`/api/v1/console/sessions/${s.id}`).then(sessions.reload),
+                        )
+                      }
+                    >
+                      Sign out
+                    </Act>
+                  </li>
+                ))}
+              </ul>
+            )}
+          </Show>
+        </>
+      )}
+      {tab === "grants" && (
+        <>
+          <p class="sub">Approvals that last longer than one call. After you revoke one, its calls ask again.</p>
+          <Show of={grants}>
+            {({ grants: list }) => {
+              const standing = list.filter((g) => !g.revoked);
+              return standing.length === 0 ? (
+                <Empty>
+                  No approval was given for longer than once. <a href={href("/approvals")}>Approve a call</a> for an hour, a session or
+                  always, and it is listed here.
+                </Empty>
+              ) : (
+                <ul class="list">
+                  {standing.map((g) => (
+                    <li class="row c-four" key={g.id}>
+                      <b class="clip">{visible(g.principal || g.role)}</b>
+                      <span class="m clip">{g.capability || g.action !== "*" ? toolOf(g.capability || g.action) : visible(g.module)}</span>
+                      <span class="who opt">{g.expires ? `until ${new Date(g.expires).toLocaleString()}` : visible(g.scope)}</span>
+                      <Act
+                        kind="d"
+                        do={() =>
+                          agreed(`Revoke the grant of ${g.principal || g.role}? Its calls ask again.`, () =>
+                            remove(`/api/v1/grants/${g.id}`).then(grants.reload),
+                          )
+                        }
+                      >
+                        Revoke
+                      </Act>
+                    </li>
+                  ))}
+                </ul>
+              );
+            }}
+          </Show>
+        </>
+      )}
+      {tab === "rules" && (
+        <>
+          <May people={people} />
+          <h2>
+            Rules <span class="n">change them with junctor policy, or in the policy folder</span>
+          </h2>
+          <Show of={rules}>
+            {({ rules: list }) => (
+              <>
+                {list.map((r) => (
+                  <div class="code" key={`${r.file}:${r.line}`}>
+                    <div class="h">
+                      <span>
+                        <Tag is={r.effect === "forbid" ? "bad" : r.approval ? "wait" : "ok"}>
+                          {r.effect === "forbid" ? "forbids" : r.approval ? "asks first" : "allows"}
+                        </Tag>{" "}
+                        {visible(r.id)}
+                      </span>
+                      <span class="m">
+                        {visible(r.file)}:{r.line}
+                      </span>
+                    </div>
+                    <pre tabIndex={0}>{visible(r.text)}</pre>
+                  </div>
+                ))}
+              </>
+            )}
+          </Show>
+        </>
+      )}
+      {tab === "secrets" && (
+        <>
+          <p class="sub">Passwords and keys that providers use. Only their names are shown.</p>
+          <Show of={secrets}>
+            {({ secrets: list }) =>
+              list.length === 0 ? (
+                <Empty command="junctor secrets set NAME">
+                  No secret is stored. Secrets are set at the terminal, and never shown here:
+                </Empty>
+              ) : (
+                <ul class="list">
+                  {list.map((s) => (
+                    <li class="row c-flat" key={s.name}>
+                      <Tag>secret</Tag>
+                      <b>{visible(s.name)}</b>
+                    </li>
+                  ))}
+                </ul>
+              )
+            }
+          </Show>
+        </>
+      )}
     </>
   );
 }

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { Fragment } from "preact";
 import { getText, post } from "../api";
 import { Act, Show, Tag, type Meaning, bytes, useLoad, visible } from "../ui";
 import type { Approval, Shown } from "../approval";
@@ -69,9 +70,12 @@ export function Answers(p: { a: Approval; done: () => void }) {
     <div>
       <div class="btns">
         {(p.a.shown?.choices ?? []).map((c) => (
-          <Act key={c.n} kind={c.effect === "deny" ? "d" : ""} title={c.description ? visible(c.description) : undefined} do={() => send({ answer: String(c.n) })}>
-            {c.n}. {visible(c.label)}
-          </Act>
+          <Fragment key={c.n}>
+            <Act kind={c.effect === "deny" ? "d" : ""} do={() => send({ answer: String(c.n) })}>
+              {c.n}. {visible(c.label)}
+            </Act>
+            {c.description && <span class="hint">{visible(c.description)}</span>}
+          </Fragment>
         ))}
       </div>
       {one?.free_text && (

@@ -89,13 +89,23 @@ export function Approvals() {
         {() => (
           <>
             {pending.length === 0 ? (
-              <Empty command="junctor policy ask files/write_file">Nothing waits for you. Calls come here when a rule asks for an approval.</Empty>
+              <Empty command="junctor policy ask files/write_file">
+                Nothing waits for you. A call appears here when a rule asks for an approval, for example after:
+              </Empty>
             ) : (
-              <ul class="list" aria-label="Pending approvals">
-                {pending.map((a, i) => (
-                  <Pending key={a.id} a={a} chosen={i === at.value} done={list.reload} />
-                ))}
-              </ul>
+              <>
+                <h2>
+                  Waiting <span class="n">oldest first</span>
+                  <span class="n opt keys">
+                    <kbd>j</kbd> <kbd>k</kbd> move, <kbd>Enter</kbd> opens
+                  </span>
+                </h2>
+                <ul class="list" aria-label="Pending approvals">
+                  {pending.map((a, i) => (
+                    <Pending key={a.id} a={a} chosen={i === at.value} done={list.reload} />
+                  ))}
+                </ul>
+              </>
             )}
             {decided.length > 0 && (
               <>
@@ -123,17 +133,26 @@ export function Approvals() {
 
 const choices: [key: string, decision: string, label: string][] = [
   ["a", "once", "Approve once"],
-  ["t", "timed", "For 1 hour"],
-  ["s", "session", "In this session"],
-  ["A", "always", "Always…"],
+  ["t", "timed", "Approve for 1 hour"],
+  ["s", "session", "Approve for this session"],
+  ["A", "always", "Approve always…"],
 ];
 
-function Choice(p: { of: (typeof choices)[number]; armed: Signal<string>; kind?: string }) {
+/** A decision, and what follows from it. Nothing is decided until it is confirmed. */
+function Choice(p: { of: (typeof choices)[number]; a: Approval; armed: Signal<string>; kind?: string }) {
   const [key, decision, label] = p.of;
   return (
-    <button type="button" class={`b ${p.kind ?? ""}`} aria-pressed={p.armed.value === decision} onClick={() => (p.armed.value = decision)}>
-      {label} <kbd>{key}</kbd>
-    </button>
+    <>
+      <button
+        type="button"
+        class={`b ${p.kind ?? ""}`}
+        aria-pressed={p.armed.value === decision}
+        onClick={() => (p.armed.value = decision)}
+      >
+        {label} <kbd>{key}</kbd>
+      </button>
+      {p.armed.value !== decision && <span class="hint">{hint(decision, p.a)}</span>}
+    </>
   );
 }
 
@@ -191,8 +210,8 @@ export function ApprovalPage(p: { id: string }) {
                 <>
                   <div class="deciding">
                     <div class="btns">
-                      <Choice of={choices[0]} armed={armed} kind="p" />
-                      <Choice of={["d", "deny", "Deny"]} armed={armed} kind="d" />
+                      <Choice of={choices[0]} a={a} armed={armed} kind="p" />
+                      <Choice of={["d", "deny", "Deny"]} a={a} armed={armed} kind="d" />
                     </div>
                     {armed.value && (
                       <div class="note" role="status">
@@ -212,7 +231,7 @@ export function ApprovalPage(p: { id: string }) {
                     <summary>Approve for longer, with any input</summary>
                     <div class="btns">
                       {choices.slice(1).map((c) => (
-                        <Choice key={c[1]} of={c} armed={armed} />
+                        <Choice key={c[1]} of={c} a={a} armed={armed} />
                       ))}
                     </div>
                   </details>
@@ -263,6 +282,21 @@ export function ApprovalPage(p: { id: string }) {
       )}
     </Show>
   );
+}
+
+/** What follows from a decision, for a person who has not chosen one yet. */
+function hint(decision: string, a: Approval): string {
+  switch (decision) {
+    case "once":
+      return "Runs this call with exactly this input. The next one asks again.";
+    case "timed":
+      return `${actor(a)} may use this tool with any input for one hour.`;
+    case "session":
+      return `${actor(a)} may use this tool with any input until its session ends.`;
+    case "always":
+      return `${actor(a)} may use this tool with any input until you revoke it under Access, Grants.`;
+  }
+  return "The call does not run, and the agent receives a refusal.";
 }
 
 function explain(decision: string, a: Approval): string {

@@ -5,7 +5,7 @@ import { go, here, href } from "../route";
 import { toolOf } from "../approval";
 import { Effect } from "../effect";
 import { Provider } from "../provider";
-import { Act, Ago, Empty, Head, More, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
+import { Act, Empty, Head, More, Show, Tag, Title, Virtual, When, json, useLoad, visible } from "../ui";
 
 export interface Row {
   seq: number;
@@ -55,7 +55,8 @@ function known(v: any): any {
 /** What a record is about. */
 export function subject(r: Row): string {
   const m = r.metadata ?? {};
-  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task ?? r.extension_id;
+  const called = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id;
+  const name = called ?? m.file ?? m.change ?? m.upstream ?? m.name ?? m.task ?? r.extension_id ?? m.session ?? r.session_id;
   return name ? toolOf(String(name)) : eventWord(r.event);
 }
 
@@ -116,7 +117,12 @@ export function Audit() {
   };
   return (
     <>
-      <Title sub="Every call and every decision, in a chain that shows when a record was changed.">Audit</Title>
+      <Title
+        sub="Every call and every decision, in a chain that shows when a record was changed."
+        others={<Act do={async () => (proof.value = await get("/api/v1/audit/verify"))}>Verify the chain</Act>}
+      >
+        Audit
+      </Title>
       <div class="bar">
         <select
           aria-label="Filter"
@@ -143,7 +149,6 @@ export function Audit() {
           onInput={(e) => (user.value = e.currentTarget.value)}
           onKeyDown={(e) => e.key === "Enter" && set((q) => (user.value ? q.set("user", user.value) : q.delete("user")))}
         />
-        <Act do={async () => (proof.value = await get("/api/v1/audit/verify"))}>Verify the chain</Act>
       </div>
       {proof.value && (
         <p class={`note ${proof.value.first_bad ? "bad" : "ok"}`} role="status">
@@ -153,24 +158,28 @@ export function Audit() {
       <Show of={list}>
         {() =>
           records.length === 0 ? (
-            <Empty>No record matches the filter {[...query].filter(([k]) => k !== "limit").map(([k, v]) => `${k}=${v}`).join(", ")}.</Empty>
+            <Empty>
+              No record matches {[...query].filter(([k]) => k !== "limit").map(([k, v]) => visible(`${k}=${v}`)).join(", ") || "yet"}.{" "}
+              <a href={href("/audit")}>Show everything</a>
+            </Empty>
           ) : (
             <>
-              <Head of="c-audit" names={["No.", "Event", "About", "Who", "Age"]} />
+              <Head of="c-audit" names={["No.", "Time", "Event", "About", "Who"]} />
               <Virtual
                 label="Records, newest first"
                 items={records}
                 row={(r, _, style) => (
                   <a class="row c-audit" style={style} key={r.seq} href={href(`/audit/${r.seq}`)}>
                     <span class="n opt">{r.seq}</span>
+                    <When at={r.timestamp} />
                     <span class="clip">
                       <EventTag r={r} />
                     </span>
-                    <span class="clip">
-                      {subject(r) !== eventWord(r.event) && subject(r)} <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
+                    <span class="clip" title={visible(r.error ?? "")}>
+                      {subject(r) !== eventWord(r.event) ? subject(r) : "–"}{" "}
+                      <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
                     </span>
                     <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
-                    <Ago at={r.timestamp} />
                   </a>
                 )}
               />
@@ -203,11 +212,32 @@ export function AuditRecord(p: { seq: string }) {
     <Show of={one}>
       {({ records }) => {
         const r = theCall(records);
-        if (!r) return <Empty>The audit has no record {visible(p.seq)}.</Empty>;
+        if (!r) {
+          return (
+            <Empty>
+              The audit has no record {visible(p.seq)}. <a href={href("/audit")}>Show the newest records</a>
+            </Empty>
+          );
+        }
         const m = r.metadata ?? {};
         return (
           <>
-            <Title up={["Audit", "/audit"]} sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}>
+            <Title
+              up={["Audit", "/audit"]}
+              sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}
+              others={
+                <>
+                  {r.seq > 1 && (
+                    <a class="b" href={href(`/audit/${r.seq - 1}`)}>
+                      Record before
+                    </a>
+                  )}
+                  <a class="b" href={href(`/audit/${r.seq + 1}`)}>
+                    Record after
+                  </a>
+                </>
+              }
+            >
               {subject(r) === eventWord(r.event) ? subject(r) : `${eventWord(r.event)}: ${subject(r)}`}
             </Title>
             <div class="two">
@@ -290,19 +320,13 @@ export function AuditRecord(p: { seq: string }) {
                   <Fact name="Digest of the arguments" value={m.args_hash} />
                   <Fact name="Link to the record before" value={(r as any).prev_hash} />
                 </dl>
-                <p class="btns">
-                  {m.selection?.explanation_id && (
+                {m.selection?.explanation_id && (
+                  <p class="btns">
                     <a class="b" data-why href={href(`/explain/${encodeURIComponent(m.selection.explanation_id)}`)}>
                       Why this provider <kbd>w</kbd>
                     </a>
-                  )}
-                  <a class="b" href={href(`/audit/${r.seq - 1}`)}>
-                    Before
-                  </a>
-                  <a class="b" href={href(`/audit/${r.seq + 1}`)}>
-                    After
-                  </a>
-                </p>
+                  </p>
+                )}
               </aside>
             </div>
           </>

@@ -4,7 +4,8 @@ import { Failure, get, me, post } from "../api";
 import { go, here, href } from "../route";
 import { effectWords, Effect, filterEffects } from "../effect";
 import { usePerspective } from "../perspective";
-import { Act, Empty, Head, Show, Tag, Title, Trouble, Virtual, More, type Meaning, count, json, useLoad, usePaged, useStill, visible } from "../ui";
+import { Act, Empty, Head, More, Show, Tag, Title, Trouble, Virtual, type Meaning } from "../ui";
+import { count, json, useLoad, usePaged, useStill, visible, whole } from "../ui";
 import { toolOf } from "../approval";
 import { App, type AppOf } from "./app";
 import { Fact } from "./audit";
@@ -38,7 +39,16 @@ export function Catalog() {
   const { list, items: shown, next, more } = usePaged<Tool>(as === null ? null : "/api/v1/tools", "tools", "after", filter, /^(catalog|grant|policy)\./);
   return (
     <>
-      <Title sub="Everything that can be called here, as one list: what it does to the world, who offers it, and what happens when it is called.">Catalog</Title>
+      <Title
+        sub="Everything that can be called here, as one list: what it does to the world, who offers it, and what happens when it is called."
+        others={
+          <a class="b" href={href("/choices")}>
+            How providers are chosen
+          </a>
+        }
+      >
+        Catalog
+      </Title>
       <div class="bar">
         <input type="search" aria-label="Search" placeholder="tool or provider" value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
         <select aria-label="Effect" value={effect.value} onChange={(e) => (effect.value = e.currentTarget.value)}>
@@ -59,7 +69,6 @@ export function Catalog() {
         </select>
         <For as={as} people={people} />
         <span class="n">{list.data ? count(list.data.total, "tool") : ""}</span>
-        <a href={href("/choices")}>Conflicts and choices</a>
       </div>
       <Show of={list}>
         {({ total }) =>
@@ -67,7 +76,7 @@ export function Catalog() {
             <Empty command="junctor mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. <a href={href("/add")}>Add a provider</a></Empty>
           ) : shown.length === 0 ? (
             <Empty>
-              No tool matches “{text}”
+              No tool matches{text && ` “${text}”`}
               {effect.value && ` with the effect “${effectWords(effect.value)}”`}
               {decision.value && ` that is ${decisionWords[decision.value]} for ${name}`}.
             </Empty>
@@ -82,7 +91,7 @@ export function Catalog() {
                   <b class="clip" title={visible(t.tool)}>
                     {toolOf(t.tool)}
                   </b>
-                  <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
+                  <About of={t} />
                   <span class="opt clip">
                     <Provider of={t.provider} />
                   </span>
@@ -99,6 +108,19 @@ export function Catalog() {
         }
       </Show>
     </>
+  );
+}
+
+const maxDescription = 200; // characters that the list of the server has of a description
+
+/** What a tool does, in a line; all that the server sent of it appears when a person points at it. */
+function About(p: { of: Tool }) {
+  const { description, name, tool } = p.of;
+  const text = visible(description ? whole(description, maxDescription) : name && name !== tool ? `agents call it ${name}` : "–");
+  return (
+    <span class="who opt clip" title={text}>
+      {text}
+    </span>
   );
 }
 
@@ -152,13 +174,6 @@ export function CatalogEntry(p: { action: string }) {
       <Title up={["Catalog", "/catalog"]} sub={visible(entry.value?.description ?? "")}>{toolOf(p.action)}</Title>
       <div class="two">
         <div>
-          <h2>
-            Why this provider{" "}
-            <a class="n" data-why href={href(`/catalog/${encodeURIComponent(p.action)}/why`)}>
-              with another context <kbd>w</kbd>
-            </a>
-          </h2>
-          <Show of={why}>{(w) => <Funnel of={w} />}</Show>
           <h2>Try it</h2>
           <label class="field">
             Input as JSON
@@ -180,12 +195,21 @@ export function CatalogEntry(p: { action: string }) {
           )}
           {entry.value && (
             <>
-              <h2>Input</h2>
+              <h2>
+                What it takes <span class="n">JSON schema of the input</span>
+              </h2>
               <div class="code">
                 <pre tabIndex={0}>{json(entry.value.inputSchema)}</pre>
               </div>
             </>
           )}
+          <h2>
+            Why this provider{" "}
+            <a class="n" data-why href={href(`/catalog/${encodeURIComponent(p.action)}/why`)}>
+              with another context <kbd>w</kbd>
+            </a>
+          </h2>
+          <Show of={why}>{(w) => <Funnel of={w} />}</Show>
         </div>
         <aside>
           <For as={as} people={people} />

@@ -14,7 +14,7 @@ export function Channels() {
         {({ channels, kinds }) => (
           <>
             {channels.length === 0 ? (
-              <Empty>No account of a chat service is set up.</Empty>
+              <Empty>No account of a chat service is set up. Choose a service below; then pair the people who use it.</Empty>
             ) : (
               channels.map((a) => <Account key={`${a.kind}:${a.account}`} a={a} reload={list.reload} />)
             )}
@@ -47,7 +47,7 @@ function Account({ a, reload }: { a: any; reload: () => void }) {
         </p>
       )}
       {a.people.length === 0 ? (
-        <Empty>Pair a person to begin.</Empty>
+        <Empty>No person is paired. Make a pairing code below, and send it to the account.</Empty>
       ) : (
         <ul class="list" aria-label={`People of ${ref}`}>
           {a.people.map((p: any) => (

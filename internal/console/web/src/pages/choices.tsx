@@ -22,6 +22,20 @@ const words: Record<string, [Meaning, string]> = {
   "capability.selection.failed": ["bad", "not decided"],
 };
 
+/** Why a provider was chosen, by the value of the API. */
+const because: Record<string, string> = {
+  explicit_selector: "the call named it",
+  session_binding: "bound to the session",
+  route_binding: "bound to the conversation",
+  current_adapter: "of this conversation",
+  only_supported: "the only one that can",
+  policy_forced_default: "operator's default",
+  slot_default: "holds the slot",
+  ranked_default: "ranked first",
+  deterministic_fallback: "fixed order",
+  composed: "all of them run",
+};
+
 /** What an event is about, and its outcome. */
 function about(e: Event): [string, string] {
   const p = e.payload;
@@ -37,12 +51,19 @@ export function Choices() {
   const events = useLoad<{ events: Event[] }>("/api/v1/catalog/telemetry", /^(catalog|invocation)\./);
   return (
     <>
-      <Title up={["Catalog", "/catalog"]} sub="How the catalog decides between providers. An operator changes it in catalog.yaml, or with junctor catalog.">Choices</Title>
-      <h2>Conflicts</h2>
+      <Title
+        up={["Catalog", "/catalog"]}
+        sub="If several providers offer the same tool, one of them gets the call. Operators decide in catalog.yaml or with junctor catalog."
+      >
+        How providers are chosen
+      </Title>
+      <h2>
+        Conflicts <span class="n">two providers offer the same tool, name or command</span>
+      </h2>
       <Show of={conflicts}>
         {({ conflicts: list }) =>
           list.length === 0 ? (
-            <Empty command="junctor catalog conflicts">No two providers claim the same thing.</Empty>
+            <Empty>No two providers offer the same thing, so there is nothing to decide.</Empty>
           ) : (
             <ul class="list" aria-label="Conflicts">
               {list.map((c) => (
@@ -66,7 +87,7 @@ export function Choices() {
         }
       </Show>
       <h2>
-        Slots <span class="n">each is held by one provider</span>
+        Slots <span class="n">jobs that only one provider may have at a time</span>
       </h2>
       <Show of={slots}>
         {({ slots: list }) => (
@@ -84,25 +105,26 @@ export function Choices() {
         )}
       </Show>
       <h2>
-        Last choices <span class="n">newest first</span>
+        Latest decisions <span class="n">newest first</span>
       </h2>
       <Show of={events}>
         {({ events: all }) => {
           const list = [...all].reverse().slice(0, 100);
           return list.length === 0 ? (
-            <Empty>Nothing was chosen since the server started.</Empty>
+            <Empty>No call was made since the server started. The first one appears here.</Empty>
           ) : (
-            <ul class="list" aria-label="Last choices">
+            <ul class="list" aria-label="Latest decisions">
               {list.map((e) => {
                 const [meaning, word] = words[e.event] ?? ["", e.event.replace("capability.", "").replaceAll(".", " ")];
                 const [what, outcome] = about(e);
+                const by = String(e.payload.decidedBy ?? "");
                 const row = (
                   <>
                     <Tag is={e.payload.error ? "bad" : meaning}>{word}</Tag>
                     <span class="clip">
                       <b>{what}</b> <span class="who">{outcome}</span>
                     </span>
-                    <span class="who opt">{visible(String(e.payload.decidedBy ?? "").replaceAll("_", " "))}</span>
+                    <span class="who opt clip">{because[by] ?? visible(by.replaceAll("_", " "))}</span>
                     <Ago at={e.occurredAt} />
                   </>
                 );

@@ -103,17 +103,22 @@ export function Connect() {
                 ))}
               </ul>
             ) : (
-              <Empty>No program that junctor can set up by itself was found.</Empty>
+              <Empty>
+                No program that junctor can set up was found on this machine. Install one of those below and it appears here, or connect any
+                other program with a token.
+              </Empty>
             )}
             {!list.every(here) && (
-              <p class="sub">
-                Also known, and not found:{" "}
+              <ul class="absent" aria-label="Programs that were not found">
+                <li class="lead">Not found on this machine:</li>
                 {list
                   .filter((c) => !here(c))
-                  .map((c) => c.title)
-                  .join(", ")}
-                .
-              </p>
+                  .map((c) => (
+                    <li class="clip" key={c.name} title={`junctor looks for ${visible(c.file)}`}>
+                      {c.title}
+                    </li>
+                  ))}
+              </ul>
             )}
           </>
         )}

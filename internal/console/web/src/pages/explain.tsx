@@ -166,7 +166,7 @@ export function WhyPage(p: { action: string }) {
       >
         {[...known, "select"].map((k) => (
           <label class="field slim" key={k}>
-            {k === "select" ? "the call names" : k}
+            {k === "select" ? "Call names" : k[0].toUpperCase() + k.slice(1)}
             <input
               value={form.value[k] ?? ""}
               placeholder={k === "select" ? "provider=…" : k === "route" ? "kind:account:room" : "any"}

@@ -1,5 +1,5 @@
 import { Failure } from "../api";
-import { Act, Ago, Empty, type Loaded, Show, Tag, Title, Trouble, Virtual, json, visible } from "../ui";
+import { Act, Ago, Empty, type Loaded, Show, Tabs, Tag, Title, Trouble, Virtual, When, json, visible } from "../ui";
 import { Funnel } from "./explain";
 
 const away = new Failure(0, "unavailable", "", "The server does not answer.", "It may be restarting; this page tries again.", {});
@@ -85,6 +85,9 @@ export function Kit() {
         <Act do={() => Promise.reject(away)}>Fails</Act>
       </p>
 
+      <h2>Tabs</h2>
+      <Tabs label="Tabs" at="/kit" of={[{ name: "Here", path: "/kit", n: 3 }, { name: "Elsewhere", path: "/kit/elsewhere" }]} />
+
       <h2>Notes</h2>
       <p class="note">Something waits for you.</p>
       <p class="note ok">It was done.</p>
@@ -169,6 +172,11 @@ export function Kit() {
           {visible(hostile)}
         </div>
       </div>
+
+      <h2>Times</h2>
+      <p class="btns">
+        <Ago at={now - 90_000} /> <When at={new Date(now - 90_000).toISOString()} /> <When at="2026-01-31T08:09:10Z" />
+      </p>
 
       <h2>Numbers</h2>
       <p>

@@ -32,7 +32,9 @@ export function Nodes() {
       <Show of={list}>
         {({ total }) =>
           total === 0 && filter.size === 1 ? (
-            <Empty command="junctor node join URL --node-token-file FILE">No device has joined.</Empty>
+            <Empty command="junctor node join URL --node-token-file FILE">
+              No device has joined. <a href={href("/add/device")}>Create its token</a>, then run this on the device:
+            </Empty>
           ) : total === 0 ? (
             <Empty>
               No node matches{text && ` the id “${text}”`}

@@ -50,7 +50,7 @@ export function Notifications() {
       <Show of={list}>
         {({ subscriptions }) =>
           subscriptions.length === 0 ? (
-            <Empty>No browser is notified.</Empty>
+            <Empty>No browser is notified. Switch it on above, in each browser that you use.</Empty>
           ) : (
             <ul class="list" aria-label="Browsers that are notified">
               {subscriptions.map((s) => (

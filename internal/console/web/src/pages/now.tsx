@@ -73,7 +73,9 @@ export function Now() {
       <Show of={tasks}>
         {() =>
           working.length === 0 ? (
-            <Empty command={'junctor tasks create "add a health check"'}>No task is running.</Empty>
+            <Empty>
+              No task is running. <a href={href("/tasks/new")}>Give a task to a coding agent</a>
+            </Empty>
           ) : (
             <ul class="list">
               {working.map((t) => (
@@ -98,7 +100,7 @@ export function Now() {
           // A call that waits for an approval did not go wrong.
           const records = all.filter((r) => (r.success === false || /_(failed|down|denied|degraded|lost)$/.test(r.event)) && !needsApproval(r));
           return records.length + down.length === 0 ? (
-            <Empty>Nothing went wrong.</Empty>
+            <Empty>Nothing went wrong. Refused and failed calls, and providers that are down, appear here.</Empty>
           ) : (
             <ul class="list">
               {down.map((u) => (

@@ -99,7 +99,9 @@ export function Providers() {
           </ul>
         </>
       ) : loaded ? (
-        <Empty command="junctor mcp add NAME -- COMMAND">Nothing is connected yet. Add a provider, here or at the terminal:</Empty>
+        <Empty command="junctor mcp add NAME -- COMMAND">
+          Nothing is connected yet. <a href={href("/add")}>Choose what to connect</a> here, or add it at the terminal:
+        </Empty>
       ) : (
         !loads.some((l) => l.error) && <p class="sub">Loading…</p>
       )}
@@ -133,7 +135,7 @@ function Definitions(p: { kind: string; list: any[]; tools: CatalogTool[]; as: s
           return (
             <li key={d.name}>
               <a class="row c-def" href={href(t ? `/catalog/${encodeURIComponent(t.tool)}?as=${encodeURIComponent(p.as)}` : `/catalog?q=${encodeURIComponent(d.name)}`)}>
-                <span class="clip">
+                <span class="clip" title={visible(d.description)}>
                   {d.state !== "published" && <Tag is="wait">{d.state}</Tag>} <b>{visible(d.name)}</b> <span class="who">{visible(d.description)}</span>
                 </span>
                 {t && <Effect of={t.effect} />}

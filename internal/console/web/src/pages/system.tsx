@@ -49,14 +49,16 @@ export function System() {
       <h2>Server</h2>
       <Show of={status}>
         {(s) => (
-          <dl>
+          <dl class="list members">
             <Fact name="Address" value={s.url} />
             <Fact name="Catalog" value={`${s.catalog.entries} entries of ${s.catalog.modules} modules, generation ${s.catalog.generation}`} />
             <Fact name="Audit" value={`${s.audit.seq} records${s.audit.broken ? ", cannot be written" : ""}`} />
           </dl>
         )}
       </Show>
-      <h2>Sandbox</h2>
+      <h2>
+        Sandbox <span class="n">the self-test tries what a confined program must not do</span>
+      </h2>
       <Act do={async () => (walls.value = await get("/api/v1/sandbox"))}>Show the last self-test</Act>
       {walls.value && (
         <>

@@ -84,11 +84,18 @@ export function Tasks() {
   const sessions = useLoad<{ id: string; agentType?: string }[]>("/api/coding-agents", /^(task|agent)\./);
   return (
     <>
-      <Title sub="Work that coding agents do for you: each task has its own folder, and you decide what leaves it.">Tasks</Title>
+      <Title
+        sub="Work that coding agents do for you: each task has its own folder, and you decide what leaves it."
+        action={["New task", "/tasks/new"]}
+      >
+        Tasks
+      </Title>
       <Show of={list}>
         {(threads) =>
           threads.length === 0 ? (
-            <Empty command={'junctor tasks create "add a health check"'}>No task was created yet.</Empty>
+            <Empty command={'junctor tasks create "add a health check"'}>
+              No task was created yet. <a href={href("/tasks/new")}>Create the first one</a> here, or at the terminal:
+            </Empty>
           ) : (
             <>
               <Head of="c-task" names={["Title", "Program", "State", "Waits for", "Age"]} />
@@ -130,16 +137,16 @@ export function TaskPage(p: { id: string }) {
             up={["Tasks", "/tasks"]}
             sub={
               <>
-                <span class="btns">
-                  <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag>
-                  {task && !/^(done|completed|finished|stopped|cancell?ed)$/.test(t.status) && (
-                    <Act kind="d" do={() => post(`/api/v1/tasks/${task}/cancel`).then(changed)}>
-                      Stop the task
-                    </Act>
-                  )}
-                </span>
-                {visible(t.summary)}
+                <Tag is={meaning[t.status]}>{t.status.replaceAll("_", " ")}</Tag> {visible(t.summary)}
               </>
+            }
+            others={
+              task &&
+              !/^(done|completed|finished|stopped|cancell?ed)$/.test(t.status) && (
+                <Act kind="d" do={() => post(`/api/v1/tasks/${task}/cancel`).then(changed)}>
+                  Stop the task
+                </Act>
+              )
             }
           >
             {visible(t.title)}

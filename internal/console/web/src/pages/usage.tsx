@@ -33,7 +33,9 @@ export function Usage() {
   const days = useSignal(7);
   return (
     <>
-      <Title sub="Calls as the audit log has them. Refused ones were not made: denied, over a limit, or without an approval.">Usage</Title>
+      <Title sub="Calls as the audit log has them. Refused calls did not run: they were denied, over a limit, or without an approval.">
+        Usage
+      </Title>
       <div class="bar" role="group" aria-label="Period">
         {periods.map(([n, label]) => (
           <button key={n} type="button" class="b" aria-pressed={days.value === n} onClick={() => (days.value = n)}>
@@ -52,6 +54,14 @@ export function Usage() {
 
 const path = (by: string, days: number) => `/api/v1/usage?by=${by}&since=${days * 24}h&limit=${by === "day" ? 40 : 15}`;
 
+const dayName = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
+
+/** The labels of an axis from 0 to most or the next round number: two to six. */
+function ticksOf(most: number): number[] {
+  const step = [1, 2, 5, 10].map((n) => n * 10 ** Math.floor(Math.log10(most / 2.5))).find((n) => n >= 1 && most / n <= 5) ?? 1;
+  return [...Array(Math.ceil(most / step) + 1).keys()].map((i) => i * step);
+}
+
 /** One bar for each day of the period: made, failed and refused calls. Days are those of UTC, as in the log. */
 function Days({ days }: { days: number }) {
   const list = useLoad<{ usage: Row[] }>(path("day", days), /^$/, 60000);
@@ -63,27 +73,48 @@ function Days({ days }: { days: number }) {
           const day = new Date(Date.now() - (days - 1 - i) * 86400000).toISOString().slice(0, 10);
           return of.get(day) ?? { day, calls: 0, failed: 0, refused: 0 };
         });
-        const most = Math.max(1, ...all.map((r) => r.calls + r.refused));
+        const ticks = ticksOf(Math.max(1, ...all.map((r) => r.calls + r.refused)));
+        const most = ticks.at(-1)!;
         const wide = 100 / days;
+        const bar = days > 7 ? 0.7 : 0.36; // of the width of a day
         const part = (n: number) => (n / most) * 100;
         return (
           <figure class="chart">
-            <svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label={`Calls of each day, at most ${most}`}>
-              {all.map((r, i) => {
-                const made = r.calls - r.failed;
-                const x = i * wide + wide * 0.1;
-                return (
-                  <g key={r.day}>
-                    <title>{`${r.day}: ${r.calls} calls, ${r.failed} of them failed, ${r.refused} refused`}</title>
-                    <rect class="made" x={x} width={wide * 0.8} y={100 - part(made)} height={part(made)} />
-                    <rect class="failed" x={x} width={wide * 0.8} y={100 - part(r.calls)} height={part(r.failed)} />
-                    <rect class="refused" x={x} width={wide * 0.8} y={100 - part(r.calls + r.refused)} height={part(r.refused)} />
-                  </g>
-                );
-              })}
-            </svg>
+            <div class="plot">
+              {ticks.map((n) => (
+                <span class="tick" key={n} style={{ bottom: `${part(n)}%` }} aria-hidden="true">
+                  {n}
+                </span>
+              ))}
+              <svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label={`Calls of each day, on a scale to ${most}`}>
+                {ticks.map((n) => (
+                  <line key={n} x1="0" x2="100" y1={100 - part(n)} y2={100 - part(n)} />
+                ))}
+                {all.map((r, i) => {
+                  const made = r.calls - r.failed;
+                  const at = { x: i * wide + (wide * (1 - bar)) / 2, width: wide * bar };
+                  return (
+                    <g key={r.day}>
+                      <title>{`${r.day}: ${r.calls} calls, ${r.failed} of them failed, ${r.refused} refused`}</title>
+                      <rect class="made" {...at} y={100 - part(made)} height={part(made)} />
+                      <rect class="failed" {...at} y={100 - part(r.calls)} height={part(r.failed)} />
+                      <rect class="refused" {...at} y={100 - part(r.calls + r.refused)} height={part(r.refused)} />
+                    </g>
+                  );
+                })}
+              </svg>
+            </div>
+            <div
+              class={`days ${days > 7 ? "many" : ""}`}
+              style={{ gridTemplateColumns: `repeat(${days}, minmax(0, 1fr))` }}
+              aria-hidden="true"
+            >
+              {all.map((r, i) => (
+                <span key={r.day}>{(days - 1 - i) % (days > 7 ? 7 : 1) === 0 && dayName.format(Date.parse(r.day!))}</span>
+              ))}
+            </div>
             <figcaption class="who">
-              {all[0].day} to {all[days - 1].day} (UTC), at most {most} a day: <span class="key made">made</span> <span class="key failed">failed</span>{" "}
+              Calls of each day (UTC): <span class="key made">made</span> <span class="key failed">failed</span>{" "}
               <span class="key refused">refused</span>
             </figcaption>
           </figure>
@@ -130,7 +161,13 @@ function Group(p: { by: "agent" | "tool" | "provider"; name: string; days: numbe
       </h2>
       <Show of={list}>
         {({ usage }) => {
-          if (usage.length === 0) return <Empty>No call was made in this time.</Empty>;
+          if (usage.length === 0) {
+            return (
+              <Empty>
+                No call was made in this time. <a href={href("/connect")}>Connect an agent</a>, or choose a longer period.
+              </Empty>
+            );
+          }
           const most = Math.max(1, ...usage.map((r) => r.calls));
           return (
             <ul class="list" aria-label={p.name}>
