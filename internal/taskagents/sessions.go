@@ -77,6 +77,7 @@ func (s *Service) open(ctx context.Context) error {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
+		Cloned: s.folders.cloned,
 		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
 		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Prove: t.proofs.prove, Logger: s.logger,
 	})

@@ -327,7 +327,8 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	plan, err := programs.Build(programs.Spawn{
 		Framework: g.framework, Binary: program.Path, Version: program.Version, Password: rand.Text(),
 		Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
-		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "", Structured: g.structured,
+		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Structured: g.structured,
+		Repo: m.Repo != "", Cloned: m.Repo != "" || a.cfg.Cloned != nil && a.cfg.Cloned(g.workdir),
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
 		Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,

@@ -67,7 +67,8 @@ type Config struct {
 	Server   func() string
 	Parent   map[string]string // environment of the server
 	UID      int
-	Roots    []string // folders that sessions may work in
+	Roots    []string              // folders that sessions may work in
+	Cloned   func(dir string) bool // reports whether a folder is in a cloned repository; nil: none is
 	Rules    []*detect.File
 	Check    func(ctx context.Context) []preflight.Result
 	Sessions *sessions.Manager

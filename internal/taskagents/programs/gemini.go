@@ -72,7 +72,7 @@ func (b *build) gemini() error {
 		"hooks":       b.geminiHooks(),
 		"mcpServers":  object{"junctor": object{"httpUrl": b.Server + "/mcp", "headers": object{"Authorization": "Bearer $ELIZA_HOOK_TOKEN"}}},
 	}
-	if b.Repo && b.Preset != Autonomous { // variables such as LD_PRELOAD run commands
+	if b.Cloned && b.Preset != Autonomous { // variables such as LD_PRELOAD run commands
 		settings["advanced"] = object{"ignoreLocalEnv": true}
 	}
 	security := object{"environmentVariableRedaction": object{"allowed": []string{

@@ -35,6 +35,7 @@ type Spawn struct {
 	OwnHome bool // Home belongs to the session
 	UID     int
 	Repo    bool // the task has a repository
+	Cloned  bool // Workdir is in a repository that was cloned, which may be that of others
 	// Structured plans for structured mode, whose protocol asks for permissions, instead of a hook.
 	Structured bool
 

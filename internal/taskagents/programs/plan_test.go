@@ -516,7 +516,7 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s cloned=%t %s", tt.program, tt.file, tt.cloned, tt.preset), func(t *testing.T) {
 			t.Parallel()
 			s := spawn(tt.program, tt.preset)
-			s.Workdir, s.Repo = t.TempDir(), tt.cloned
+			s.Workdir, s.Cloned = t.TempDir(), tt.cloned
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Workdir, tt.file)), 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 // foreignSettings returns the first of the program's ProjectSettings in a cloned repository, or "". It returns
 // "" for a preset that asks nothing. Files that cannot be looked at count.
 func (b *build) foreignSettings() string {
-	if !b.Repo || b.Preset == Autonomous {
+	if !b.Cloned || b.Preset == Autonomous {
 		return ""
 	}
 	for _, name := range b.program.ProjectSettings {

@@ -369,3 +369,29 @@ func TestALinkedWorktreeIsACheckout(t *testing.T) {
 		t.Errorf("b.txt = %q, want it in the linked worktree", got)
 	}
 }
+
+func TestAFolderOfACloneIsCloned(t *testing.T) {
+	t.Parallel()
+	s, _ := checkout(t)
+	clone := s.provision(Request{})
+	worktree := s.provision(Request{Parent: clone.ID, BranchName: "beside"})
+	folder := s.provision(Request{Folder: true})
+	source := s.inspect()
+	part := s.part(source, "api", source.Head)
+	for _, tt := range []struct {
+		name, dir string
+		want      bool
+	}{
+		{"a clone", clone.Path, true},
+		{"below a clone", clone.Path + "/deep", true},
+		{"a worktree of it", worktree.Path, true},
+		{"beside a clone", clone.Path + "-more", false},
+		{"an empty folder", folder.Path, false},
+		{"a worktree of the user's checkout", part.Path, false},
+		{"the user's checkout", source.Path, false},
+	} {
+		if got := s.m.Cloned(tt.dir); got != tt.want {
+			t.Errorf("Cloned(%s) = %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}

@@ -294,6 +294,14 @@ func (m *Manager) List() []Workspace {
 	return slices.DeleteFunc(m.snapshot(), func(w Workspace) bool { return w.State != Ready })
 }
 
+// Cloned reports whether a folder is in a repository that was cloned, not in a worktree of a user's checkout. The path
+// is absolute, without links.
+func (m *Manager) Cloned(dir string) bool {
+	return slices.ContainsFunc(m.snapshot(), func(w Workspace) bool {
+		return w.Source == nil && (w.Repo.URL != "" || w.Parent != "") && (dir == w.Path || strings.HasPrefix(dir, w.Path+"/"))
+	})
+}
+
 func (m *Manager) snapshot() []Workspace {
 	m.mu.Lock()
 	defer m.mu.Unlock()
