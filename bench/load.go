@@ -31,15 +31,15 @@ func fixed(s string) func(int) []byte { return func(int) []byte { return []byte(
 func requests() []request {
 	return []request{
 		{
-			"Read, no input schema (plugin.provider.get)", "plugin.provider.get",
+			"Read without schema (plugin.provider.get)", "plugin.provider.get",
 			fixed(`{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"values":{"room":"lab","count":3}}}`),
 		},
 		{
-			"Read with an input schema (fs.readText)", "fs.readText",
+			"Read with schema (fs.readText)", "fs.readText",
 			fixed(`{"endpointId":"bench","path":"hello.txt"}`),
 		},
 		{
-			"Write (fs.writeText; the endpoint itself syncs the file)", "fs.writeText",
+			"Write (fs.writeText, synced by the endpoint)", "fs.writeText",
 			func(worker int) []byte {
 				return fmt.Appendf(nil, `{"endpointId":"bench","path":"bench-%d.txt","text":"a line of text\n"}`, worker)
 			},

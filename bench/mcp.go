@@ -348,7 +348,7 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 		case what == "tools/call" && concurrency == 1 && strings.HasSuffix(far, "bare"):
 			sh.took("MCP tools/call, "+era+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, rerun)
 		case what == callWrite:
-			sh.rate(fmt.Sprintf("MCP tools/call of a tool without hints, %d at once, an SDK's server behind", concurrency), "ReverseProxy",
+			sh.rate(fmt.Sprintf("MCP tools/call without hints, %d at once, an SDK's server behind", concurrency), "ReverseProxy",
 				proxy.rate, results[2].rate, rerun)
 		case what == "tools/call" && strings.HasSuffix(far, "SDK") && concurrency > 1:
 			sh.rate("MCP tools/call, "+era+", 16 at once, an SDK's server behind", "ReverseProxy", proxy.rate, results[2].rate, rerun)

@@ -58,7 +58,7 @@ func partsList() []part {
 			metric: "ns/op", unit: "ms", scale: 1e-6,
 		},
 		{
-			what: "one change told to 200 subscribers in 20 contexts", pkg: "./internal/core/catalog/publish", bench: "200Subscribers",
+			what: "one change sent to 200 subscribers in 20 contexts", pkg: "./internal/core/catalog/publish", bench: "200Subscribers",
 			benchtime: "20x", metric: "ns/op", unit: "ms", scale: 1e-6,
 		},
 		{
@@ -90,19 +90,19 @@ func partsList() []part {
 			budget: 10,
 		},
 		{
-			what: "start a program in sandbox T3, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T3",
+			what: "start a program in sandbox T3, helpers made ahead: added", pkg: "./internal/platform/sandbox", bench: "Spawn/T3",
 			benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
 		},
 		{
-			what: "start a program in sandbox T2, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T2",
+			what: "start a program in sandbox T2, helpers made ahead: added", pkg: "./internal/platform/sandbox", bench: "Spawn/T2",
 			benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
 		},
 		{
-			what: "a whole slash command in T3, from request to answer: what is added", pkg: "./internal/server", bench: "Run", benchtime: "60x",
+			what: "a whole slash command in T3, request to answer: added", pkg: "./internal/server", bench: "Run", benchtime: "60x",
 			metric: "added-p95-ms", unit: "ms p95", scale: 1, budget: 50,
 		},
 		{
-			what: "a call of JavaScript in a worker behind walls", pkg: "./internal/platform/worker", bench: "Call/javascript-spares",
+			what: "a call of JavaScript in a sandboxed worker", pkg: "./internal/platform/worker", bench: "Call/javascript-spares",
 			benchtime: "60x", metric: "call-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
 		},
 		{
@@ -110,11 +110,11 @@ func partsList() []part {
 			unit: "MB/s", scale: 1,
 		},
 		{
-			what: "the state of a task agent, one look at its screen", pkg: "./internal/taskagents/programs/detect", bench: "Look", metric: "ns/op",
+			what: "a task agent's state from its screen", pkg: "./internal/taskagents/programs/detect", bench: "Look", metric: "ns/op",
 			unit: "µs", scale: 1e-3,
 		},
 		{
-			what: "a program in a terminal of a task agent, until it runs", pkg: "./internal/taskagents/sessions", bench: "Spawn", benchtime: "50x",
+			what: "start a program in a task agent's terminal", pkg: "./internal/taskagents/sessions", bench: "Spawn", benchtime: "50x",
 			metric: "µs-to-run", unit: "ms", scale: 1e-3,
 		},
 		{

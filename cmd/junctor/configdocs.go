@@ -29,7 +29,7 @@ func (a *app) configDocsCommand() *cobra.Command {
 					a.printf("    can also be set while the server runs\n")
 				}
 			}
-			a.printf("\nVariables of an elizaOS agent that are read too:\n")
+			a.printf("\nVariables of an elizaOS agent that are read too (a key is the one that is set):\n")
 			for _, alias := range config.Aliases() {
 				a.printf("%s\n    %s\n", alias.Name, alias.Doc)
 			}
@@ -45,9 +45,9 @@ func configPage() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-Everything has a default, so nothing has to be configured. What is set is found in this order, the first that says
-something counts: flags, ` + "`JUNCTOR_*`" + ` variables, variables of an elizaOS agent (at the end of this page), the file, the
-files of an elizaOS agent, the default. The file is ` + "`config.yaml`" + ` in the home, or what ` + "`--config`" + ` names:
+Everything has a default. The first of these that sets a key counts: flags, ` + "`JUNCTOR_*`" + ` variables, variables of an
+elizaOS agent (below), the file, the files of an elizaOS agent, the default. The file is ` + "`config.yaml`" + ` in the home, or
+that of ` + "`--config`" + `:
 
 ` + "```yaml" + `
 listen: 127.0.0.1:7777
@@ -56,13 +56,14 @@ fs:
     - {id: work, path: /srv/work}
 ` + "```" + `
 
-An unknown key or a value of the wrong type is refused with its line. ` + "`junctor config check`" + ` says whether the file is
-fine, ` + "`junctor config show`" + ` what is in force. A change counts from the next start; keys marked *live* can also be set
-while the server runs. ` + "`JUNCTOR_HOME`, `JUNCTOR_URL`, `JUNCTOR_TOKEN` and `JUNCTOR_GATEWAY`" + ` are of the command line and no
-keys. This page is what ` + "`junctor config docs --markdown`" + ` prints.
+Unknown keys and values of a wrong type are refused with their line. ` + "`junctor config check`" + ` checks the file,
+` + "`junctor config show`" + ` prints the values in force. Changes count from the next start; *live* keys can also be set while the
+server runs. ` + "`JUNCTOR_HOME`, `JUNCTOR_URL`, `JUNCTOR_TOKEN` and `JUNCTOR_GATEWAY`" + ` are not keys but variables of the command
+line. ` + "`junctor config docs --markdown`" + ` prints this page.
 
-Durations are written 30s, 5m or 1h30m, sizes 512KiB, 4MiB or as a number of bytes. A list in a variable is written with
-commas between its items, unless its key says otherwise.
+Below each key is its variable. A key without a default has its type in that column, and means off or none unless noted.
+Durations are written 30s, 5m or 1h30m, sizes 512KiB, 4MiB or in bytes; lists in variables are
+comma-separated unless noted. A ` + "`…_secret`" + ` key names a stored secret (` + "`junctor secrets set NAME`" + `).
 `)
 	section := "-"
 	for _, k := range config.Keys() {
@@ -76,18 +77,18 @@ commas between its items, unless its key says otherwise.
 			if of != "" {
 				title = "`" + of + "`"
 			}
-			fmt.Fprintf(&b, "\n## %s\n\n| key, variable | type | default | meaning |\n|---|---|---|---|\n", title)
+			fmt.Fprintf(&b, "\n## %s\n\n| key | default | meaning |\n|---|---|---|\n", title)
 		}
-		live, def := "", "–"
+		live, def := "", k.Type
 		if k.Runtime {
 			live = " *live*"
 		}
 		if k.Default != "" {
 			def = "`" + k.Default + "`"
 		}
-		fmt.Fprintf(&b, "| `%s`%s<br>`%s` | %s | %s | %s |\n", k.Path, live, k.Env, k.Type, def, cell(k.Doc))
+		fmt.Fprintf(&b, "| `%s`%s<br>`%s` | %s | %s |\n", k.Path, live, k.Env, def, cell(k.Doc))
 	}
-	b.WriteString("\n## Variables of an elizaOS agent\n\n| variable | meaning |\n|---|---|\n")
+	b.WriteString("\n## Variables of an elizaOS agent\n\nA variable whose meaning is a key sets that key.\n\n| variable | meaning |\n|---|---|\n")
 	for _, alias := range config.Aliases() {
 		name := "`" + alias.Name + "`"
 		if alias.Fallback != "" {

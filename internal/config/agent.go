@@ -7,32 +7,32 @@ import (
 
 // Agent configures the agent that answers chat with the capabilities of the catalog.
 type Agent struct {
-	Tools string `koanf:"tools" doc:"What the agent may use to answer chat, if a model is configured: all (the rules decide, and by default every call with an effect needs an approval), reads (only what has no effect) or off (the model answers without tools)."`
-	View  string `koanf:"view" doc:"Name of a view of mcp.views: the agent sees only its modules. Empty: all."`
+	Tools string `koanf:"tools" doc:"Tools for chat: all (as the rules decide; by default calls with effects need an approval), reads or off."`
+	View  string `koanf:"view" doc:"View of mcp.views to which the agent is restricted. Empty: all modules."`
 	// Character is a path.
-	Character string `koanf:"character" doc:"File that describes who the agent is and how it writes: a character file of elizaOS (JSON), or any text. It is read at the start."`
+	Character string `koanf:"character" doc:"File that describes the agent and how it writes: a character file of elizaOS (JSON) or any text, read at the start."`
 	// Memory and Evaluators are on or off.
-	Memory     string      `koanf:"memory" doc:"Whether what memory.search finds about a message is added to it, five items at most: on or off."`
-	Evaluators string      `koanf:"evaluators" doc:"Whether modules of endpoints take part in a turn where they register response-handler fields, response-handler evaluators, evaluators or message events: on or off. Their providers and tools are used either way."`
+	Memory     string      `koanf:"memory" doc:"Whether five items of memory.search at most are added to a message: on or off."`
+	Evaluators string      `koanf:"evaluators" doc:"Whether response-handler fields and evaluators, evaluators and message events of endpoints' modules take part in a turn: on or off. Their providers and tools always do."`
 	Budget     AgentBudget `koanf:"budget"`
 }
 
 // AgentBudget bounds the answer to one message. Costs are in thousandths of the unit of model prices.
 type AgentBudget struct {
-	ModelCalls int           `koanf:"model_calls" doc:"Most requests to the model for one message."`
-	ToolCalls  int           `koanf:"tool_calls" doc:"Most calls of tools for one message, at most 64."`
-	Tokens     int           `koanf:"tokens" doc:"Most tokens for one message, of requests and answers together; 0: no limit."`
-	Cost       int           `koanf:"cost" doc:"Highest cost of one message by the prices of the model, in thousandths; 0: no limit."`
-	Work       time.Duration `koanf:"work" doc:"Longest work on one message; the time of waiting for approvals does not count."`
+	ModelCalls int           `koanf:"model_calls" doc:"Model requests for a message, 2 to 256."`
+	ToolCalls  int           `koanf:"tool_calls" doc:"Tool calls for a message, 1 to 64."`
+	Tokens     int           `koanf:"tokens" doc:"Tokens of requests and answers for a message; 0: no limit, as for cost and a day."`
+	Cost       int           `koanf:"cost" doc:"Cost of a message by the model's prices, in thousandths."`
+	Work       time.Duration `koanf:"work" doc:"Work on a message, without waiting for approvals."`
 	Day        DayBudget     `koanf:"day"`
 }
 
 // DayBudget bounds the answers to one person on one day (UTC).
 type DayBudget struct {
-	ModelCalls int `koanf:"model_calls" doc:"Most requests to the model for one person on one day (UTC); 0: no limit."`
-	ToolCalls  int `koanf:"tool_calls" doc:"Most calls of tools for one person on one day; 0: no limit."`
-	Tokens     int `koanf:"tokens" doc:"Most tokens for one person on one day; 0: no limit."`
-	Cost       int `koanf:"cost" doc:"Highest cost for one person on one day, in thousandths; 0: no limit."`
+	ModelCalls int `koanf:"model_calls" doc:"Model requests of a person on a day (UTC)."`
+	ToolCalls  int `koanf:"tool_calls" doc:"Tool calls of a person on a day."`
+	Tokens     int `koanf:"tokens" doc:"Tokens of a person on a day."`
+	Cost       int `koanf:"cost" doc:"Cost of a person on a day, in thousandths."`
 }
 
 // The values of agent.tools.

@@ -18,55 +18,55 @@ import (
 // Agents is the section about task agents. Keys marked runtime can be set while the server
 // runs, with PATCH /api/coding-agents/settings.
 type Agents struct {
-	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
-	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Otherwise a user resumes it."`
-	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Naming a folder means trusting its hooks. As a variable: comma-separated."`
-	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, HOST or HOST:PORT, reached by https and ssh. With its kind, HOST=gitlab, HOST=forgejo (also for Gitea) or HOST=github, pull requests are opened there, with the token in the secret forge.HOST (or forge.HOST_PORT). As a variable: comma-separated."`
-	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
-	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
-	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
+	MaxSessions  int      `koanf:"max_sessions" doc:"Programs that run at once."`
+	AutoResume   bool     `koanf:"auto_resume" doc:"Resume interrupted work after a restart. Otherwise a user resumes it."`
+	Repositories []string `koanf:"repositories" doc:"Repositories for agents besides those of github.com, gitlab.com and bitbucket.org: local folders, or prefixes of URLs. The hooks of a named folder are trusted."`
+	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, HOST or HOST:PORT, reached by https and ssh. HOST=gitlab, HOST=forgejo (also Gitea) or HOST=github opens pull requests there, with the token in the secret forge.HOST (forge.HOST_PORT)."`
+	Record       bool     `koanf:"record" doc:"Record output and input of programs in agents/recordings of the home: 16 MiB of each terminal session, the last 100."`
+	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders in which agents may work, besides folders made for them."`
+	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents work in every folder."`
 
-	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program for tasks that name none: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the one that fits best."`
-	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen for tasks that name none. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
-	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do by default: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
-	Mode        string     `koanf:"mode" doc:"How programs are started by default: structured (over their own protocol, where they have one and are logged in) or terminal."`
-	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`
+	DefaultType string     `koanf:"default_type" runtime:"true" doc:"Program of tasks that name none: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the best fit."`
+	Strategy    string     `koanf:"strategy" runtime:"true" doc:"Choice of a program for tasks that name none. fixed: default_type while it is usable; ranked: the best fit, with an advantage for default_type."`
+	Preset      string     `koanf:"preset" runtime:"true" doc:"Default preset: readonly, standard, permissive or autonomous. Empty: autonomous in folders made for agents, else permissive."`
+	Mode        string     `koanf:"mode" doc:"How programs start: structured (their own protocol, if they have one and a login) or terminal."`
+	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys), api_keys (no subscription token) or cloud (only opencode_key_secret, for opencode_url). Empty: all of their own."`
 	Models      ModelNames `koanf:"models"`
 
-	AiderProvider     string `koanf:"aider_provider" doc:"Whose key Aider gets, and no other: anthropic, openai or google. Empty: all that it knows."`
-	OpenCodeURL       string `koanf:"opencode_url" doc:"Address of an OpenAI-compatible service for OpenCode, with /v1; its model is models.opencode.powerful. Empty: the providers of OpenCode's own configuration."`
-	OpenCodeLocal     bool   `koanf:"opencode_local" doc:"Give OpenCode the Ollama of this machine, where opencode_url is empty."`
-	OpenCodeKeySecret string `koanf:"opencode_key_secret" doc:"Name of the stored secret that holds the key of opencode_url (junctor secrets set NAME). Empty: PARALLAX_OPENCODE_API_KEY, where it is set."`
-	Subscription      string `koanf:"subscription" doc:"Whose subscription is there to be used up first: anthropic-subscription, openai-codex or openai-subscription. Empty: none."`
-	CodexLoginOnly    bool   `koanf:"codex_login_only" doc:"Never lend a Codex login to another program. It is true whatever is set: logins are never lent."`
+	AiderProvider     string `koanf:"aider_provider" doc:"Only provider whose key Aider gets: anthropic, openai or google. Empty: all."`
+	OpenCodeURL       string `koanf:"opencode_url" doc:"OpenAI-compatible service for OpenCode, with /v1; its model is models.opencode.powerful. Empty: OpenCode's own configuration."`
+	OpenCodeLocal     bool   `koanf:"opencode_local" doc:"Let OpenCode use Ollama on this machine if opencode_url is empty."`
+	OpenCodeKeySecret string `koanf:"opencode_key_secret" doc:"Key for opencode_url. Empty: PARALLAX_OPENCODE_API_KEY."`
+	Subscription      string `koanf:"subscription" doc:"Subscription to use up first: anthropic-subscription, openai-codex or openai-subscription."`
+	CodexLoginOnly    bool   `koanf:"codex_login_only" doc:"Always true, whatever is set: a Codex login is never lent to another program."`
 
-	CodingDirectory  string        `koanf:"coding_directory" doc:"Absolute path where folders for agents are made; they stay there, and agents may be told to work in them. Empty: workspaces/scratch in the home."`
-	ScratchRetention string        `koanf:"scratch_retention" doc:"What becomes of a made folder when its session has ended: ephemeral (it goes), pending_decision (it goes after scratch_ttl unless a user keeps it) or persistent. Empty: persistent with coding_directory, else pending_decision."`
+	CodingDirectory  string        `koanf:"coding_directory" doc:"Absolute path for agents' folders, which stay and may be named for work. Empty: workspaces/scratch in the home."`
+	ScratchRetention string        `koanf:"scratch_retention" doc:"A made folder after its session: ephemeral (removed), pending_decision (removed after scratch_ttl unless kept) or persistent. Empty: persistent with coding_directory, else pending_decision."`
 	ScratchTTL       time.Duration `koanf:"scratch_ttl" doc:"How long a made folder waits for a decision."`
-	WorkspaceBase    string        `koanf:"workspace_base" doc:"Absolute path where repositories are cloned. Empty: workspaces/repositories in the home."`
-	WorkspaceTTL     time.Duration `koanf:"workspace_ttl" doc:"A clone that was not used for so long is removed, unless it holds work that is nowhere else."`
-	BranchPrefix     string        `koanf:"branch_prefix" doc:"What the names of agents' branches begin with."`
-	GitHubClientID   string        `koanf:"github_client_id" doc:"Client id of a GitHub OAuth application that allows the device flow, by which people log in for agents: POST /api/coding-agents/auth/github. Empty: only GITHUB_TOKEN is used."`
+	WorkspaceBase    string        `koanf:"workspace_base" doc:"Absolute path for clones. Empty: workspaces/repositories in the home."`
+	WorkspaceTTL     time.Duration `koanf:"workspace_ttl" doc:"Remove clones unused for this long, unless they hold work that exists only there."`
+	BranchPrefix     string        `koanf:"branch_prefix" doc:"Prefix of agents' branches."`
+	GitHubClientID   string        `koanf:"github_client_id" doc:"Client id of a GitHub OAuth application with device flow, for POST /api/coding-agents/auth/github. Empty: only GITHUB_TOKEN."`
 
-	IdleTimeout      time.Duration `koanf:"idle_timeout" doc:"A session that waits, and that nothing happened to for so long, is stopped. 0: never."`
-	Cols             int           `koanf:"cols" doc:"Default width of a terminal in columns, 20 to 500."`
-	Rows             int           `koanf:"rows" doc:"Default height of a terminal in rows, 5 to 200."`
-	CustomKeys       []string      `koanf:"custom_credential_keys" doc:"Names of further variables of the server that every program gets. As a variable: comma-separated."`
-	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
+	IdleTimeout      time.Duration `koanf:"idle_timeout" doc:"Stop sessions that wait without an event for this long; 0: never."`
+	Cols             int           `koanf:"cols" doc:"Default terminal width in columns, 20 to 500."`
+	Rows             int           `koanf:"rows" doc:"Default terminal height in rows, 5 to 200."`
+	CustomKeys       []string      `koanf:"custom_credential_keys" doc:"Further variables of the server for every program."`
+	ValidatorRetries int           `koanf:"validator_retries" doc:"How often work that a validator rejects is sent back."`
 	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
 
-	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for the user of the agents, with the rights of the creator of the task; it is called with op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
+	Parent    string    `koanf:"parent" doc:"Action or member of the catalog (fs.list, module:function:name) that answers for the agents' user, called with op decide, context or memory and the rights of the task's creator. Empty: the model decides, and agents read their task's conversation."`
 	Character Character `koanf:"character"`
 
-	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`
-	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: the connectors of role_policy alone, which it adds to."`
+	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents: {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role means both. Empty: all, but ADMIN on discord."`
+	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: further connectors of role_policy."`
 }
 
 // Character describes, for the prompts of task agents, the agent that gives them tasks.
 type Character struct {
-	Name   string   `koanf:"name" doc:"Name of the agent that gives tasks to others. Empty: they are given no name."`
-	Bio    string   `koanf:"bio" doc:"Who that is, in a few sentences."`
-	Topics []string `koanf:"topics" doc:"What it is about. As a variable: comma-separated."`
+	Name   string   `koanf:"name" doc:"Name of the agent that delegates tasks."`
+	Bio    string   `koanf:"bio" doc:"Description of that agent, in a few sentences."`
+	Topics []string `koanf:"topics" doc:"Its topics."`
 }
 
 // ModelNames holds the models of each program.
@@ -80,8 +80,8 @@ type ModelNames struct {
 
 // ModelPair holds the models of one program: for hard tasks and for quick ones.
 type ModelPair struct {
-	Powerful string `koanf:"powerful" runtime:"true" doc:"Name of the model that the program is started with if the task names none. Empty: the program's own choice."`
-	Fast     string `koanf:"fast" runtime:"true" doc:"Name of the model that is meant by the word fast. Empty: the usual one."`
+	Powerful string `koanf:"powerful" runtime:"true" doc:"Default model. Empty: the program's choice."`
+	Fast     string `koanf:"fast" runtime:"true" doc:"Model for the word fast. Empty: the usual one."`
 }
 
 func defaultAgents() Agents {

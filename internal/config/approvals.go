@@ -9,12 +9,12 @@ import (
 
 // Approvals configures calls that need the approval of a person.
 type Approvals struct {
-	Wait time.Duration `koanf:"wait" doc:"How long a call over MCP that needs an operator's approval is held, at most 10m. If it is decided in that time, the call goes on; otherwise it ends with the error that names the approval. 0 ends it at once. Many clients end a request after 60s. Calls of claude and opencode, which wait longer, are held for 4m unless this key is set."`
+	Wait time.Duration `koanf:"wait" doc:"How long a call over MCP waits for an operator's approval, at most 10m, before it ends with an error that names the approval; 0: not at all. Many clients end a request after 60s. For claude and opencode 4m, unless this key is set."`
 
-	Webhook string `koanf:"webhook" doc:"URL that receives a signed POST when an approval is requested, decided or has expired: https, or http to this machine. Empty: none."`
-	Desktop string `koanf:"desktop" doc:"Whether approvals that are requested and tasks that end are shown as notifications of the desktop that the server was started on: auto, if it has a display and a program for that (notify-send, osascript); off."`
+	Webhook string `koanf:"webhook" doc:"URL that receives a signed POST when an approval is requested, decided or expires: https, or http to this machine."`
+	Desktop string `koanf:"desktop" doc:"Desktop notifications of requested approvals and ended tasks: auto, if the server's desktop has a display and notify-send or osascript; off."`
 
-	WebhookSecret string `koanf:"webhook_secret" doc:"Name of the stored secret that signs what is sent to approvals.webhook."`
+	WebhookSecret string `koanf:"webhook_secret" doc:"Secret that signs what approvals.webhook receives."`
 }
 
 // Client configures one client of the MCP door.

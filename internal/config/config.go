@@ -26,11 +26,11 @@ import (
 // Config holds all settings. Each field with a doc tag is a key of the file, a JUNCTOR_
 // variable and a line of the reference.
 type Config struct {
-	Listen            string `koanf:"listen" doc:"Address of the one HTTP listener; port 0 picks a free port."`
-	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
-	DeploymentMode    string `koanf:"deployment_mode" doc:"What extensions may do at most: local_open (all they declare and were given), local_locked or remote_exposed (no programs, no writes, no browser, without an administrator's grant). Empty: local_open while only this machine reaches the server, else remote_exposed. AGENTOS_DEPLOYMENT_MODE is read too. An unknown word is local_locked."`
-	PublicURL         string `koanf:"public_url" doc:"URL under which a proxy in front offers this server; its host is accepted besides local names."`
-	SecretsDir        string `koanf:"secrets_dir" doc:"Absolute path of a folder with further secrets, one file for each, such as those that a container engine or systemd mounts. They are only read, at each use; a secret in the home (junctor secrets set NAME) has precedence. Empty: none."`
+	Listen            string `koanf:"listen" doc:"Address of the HTTP listener; port 0 picks a free port."`
+	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow an address other than loopback without TLS."`
+	DeploymentMode    string `koanf:"deployment_mode" doc:"What extensions may do at most: local_open (what they declare and were given), local_locked or remote_exposed (no programs, writes or browser without an administrator's grant). Empty: AGENTOS_DEPLOYMENT_MODE, else local_open if only this machine reaches the server, else remote_exposed. An unknown word is local_locked."`
+	PublicURL         string `koanf:"public_url" doc:"URL of this server behind a proxy; its host is accepted besides local names."`
+	SecretsDir        string `koanf:"secrets_dir" doc:"Absolute path of a folder with further secrets, one file each, as container engines and systemd mount them. They are read at each use; secrets in the home have precedence."`
 
 	Log    Log    `koanf:"log"`
 	Audit  Audit  `koanf:"audit"`
@@ -46,7 +46,7 @@ type Config struct {
 	Console   Console   `koanf:"console"`
 	Approvals Approvals `koanf:"approvals"`
 
-	Clients map[string]Client `koanf:"clients" doc:"Settings of clients by the name of their token, which junctor setup gives them (claude, codex, …). approvals_wait is approvals.wait for this client: raise it for one that waits longer than a minute. As a variable: a JSON object."`
+	Clients map[string]Client `koanf:"clients" doc:"Settings by the client name of the token from junctor setup (claude, codex, …). approvals_wait is approvals.wait for this client. As a variable: a JSON object."`
 
 	OAuth      OAuth      `koanf:"oauth"`
 	OIDC       OIDC       `koanf:"oidc"`
@@ -74,32 +74,32 @@ type Config struct {
 
 // Log configures the server's own log, not the audit log.
 type Log struct {
-	Level  string `koanf:"level" doc:"Lowest level that is logged: debug, info, warn or error."`
-	Format string `koanf:"format" doc:"Form of the server's log: text or json."`
+	Level  string `koanf:"level" doc:"Lowest logged level: debug, info, warn or error."`
+	Format string `koanf:"format" doc:"Format of the server's log: text or json."`
 }
 
 // Audit configures the audit log.
 type Audit struct {
-	Mode      string        `koanf:"mode" doc:"What happens while the audit log cannot be written. strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
-	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
-	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
-	Arguments string        `koanf:"arguments" doc:"What is kept of the arguments of calls: digest, only a keyed digest in the record; redacted, the arguments with secrets masked; full, the arguments. They are encrypted in the folder arguments of the home, and reading them is recorded."`
+	Mode      string        `koanf:"mode" doc:"When records are on disk, and what stops while the log is broken. strict: before each answer; all calls stop. standard: before answers of writes, for reads within 100 ms; writes stop. best_effort: nothing stops."`
+	Level     string        `koanf:"level" doc:"Lowest recorded level; debug adds a begin record for reads."`
+	Retention time.Duration `koanf:"retention" doc:"Remove older audit segments; 0: never."`
+	Arguments string        `koanf:"arguments" doc:"What is kept of arguments: digest (a keyed digest in the record), redacted (secrets masked) or full. Arguments are encrypted in arguments/ of the home, and reading them is recorded."`
 
-	ArgumentsRetention time.Duration `koanf:"arguments_retention" doc:"Remove kept arguments that no call had for this long; 0 keeps them."`
+	ArgumentsRetention time.Duration `koanf:"arguments_retention" doc:"Remove arguments that no call had for this long; 0: never."`
 
-	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
-	Anchor    string        `koanf:"anchor" doc:"Place outside the home to which checkpoints of the log are written, so that an older copy of the home is noticed: the absolute path of a file on another disk, an http or https URL that receives each as a POST, or syslog. Empty: none. See docs/operations.md."`
+	SlowAfter time.Duration `koanf:"slow_after" doc:"Longer calls are also recorded as capability_slow."`
+	Anchor    string        `koanf:"anchor" doc:"Place outside the home for checkpoints of the log, which reveal an older copy of the home: the absolute path of a file on another disk, an http or https URL (POST), or syslog. See docs/operations.md."`
 }
 
 // Console configures the web console.
 type Console struct {
-	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code, or the passkey of a person who has added one on the page Access; passkey: passkeys only, and the code for adding the first; off: not at all, so a program that controls the browser can decide."`
+	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits from the terminal of junctor serve or junctor console code, or the person's passkey; passkey: passkeys only, and the code to add the first; off: not at all, so that a program that controls the browser can decide."`
 }
 
 // FS configures the directories that fs.* and git.* may access.
 type FS struct {
-	Roots         []Root `koanf:"roots" doc:"Directories that fs.* and git.* work under. As a variable: id=path, comma-separated, :ro at the end for read-only. Without one these actions are unavailable. A root may not contain the home of the server."`
-	GitUnconfined bool   `koanf:"git_unconfined" doc:"Where the sandbox reaches neither T3 nor T2: let git.command.run change repositories all the same, as the server's user. A hostile repository may then run programs as that user. Where the sandbox works, git runs in it, and this has no effect. See junctor debug sandbox status."`
+	Roots         []Root `koanf:"roots" doc:"Directories for fs.* and git.*, which are unavailable without one. As a variable: id=path, with :ro for read-only. The home of the server must be outside."`
+	GitUnconfined bool   `koanf:"git_unconfined" doc:"Without sandbox tier T3 or T2: let git.command.run change repositories as the server's user, so that a hostile repository may run programs as that user. No effect if the sandbox works (junctor debug sandbox status)."`
 }
 
 // Root is one directory of FS.
@@ -118,21 +118,21 @@ type PTY struct {
 type Limits struct {
 	CallTimeout     time.Duration `koanf:"call_timeout" doc:"Default deadline of a call."`
 	EndpointTimeout time.Duration `koanf:"endpoint_timeout" doc:"Default deadline of a call to an endpoint."`
-	MaxTimeout      time.Duration `koanf:"max_timeout" doc:"Highest deadline a caller may ask for."`
-	RequestBody     Size          `koanf:"request_body" doc:"Largest body of a request on the router wire and MCP."`
-	Result          Size          `koanf:"result" doc:"Largest result of one call."`
-	EndpointAnswer  Size          `koanf:"endpoint_answer" doc:"Largest answer read from an endpoint."`
-	PerProvider     int           `koanf:"per_provider" doc:"How many calls may run at once at one provider; one more is refused. One principal gets three quarters of what others leave."`
+	MaxTimeout      time.Duration `koanf:"max_timeout" doc:"Highest deadline of a caller."`
+	RequestBody     Size          `koanf:"request_body" doc:"Largest request body on the router wire and MCP."`
+	Result          Size          `koanf:"result" doc:"Largest result of a call."`
+	EndpointAnswer  Size          `koanf:"endpoint_answer" doc:"Largest answer of an endpoint."`
+	PerProvider     int           `koanf:"per_provider" doc:"Concurrent calls of a provider; more are refused. One principal gets three quarters of what others leave."`
 }
 
 // Router configures the client side of the capability-router protocol.
 type Router struct {
-	SyncInterval time.Duration `koanf:"sync_interval" doc:"How often a connected endpoint's manifest is read again."`
-	Primary      string        `koanf:"primary" doc:"Id of the endpoint that takes low-level calls before this machine does."`
+	SyncInterval time.Duration `koanf:"sync_interval" doc:"How often an endpoint's manifest is read again."`
+	Primary      string        `koanf:"primary" doc:"Id of the endpoint that receives low-level calls before this machine."`
 
-	WithheldRequestHeaders []string      `koanf:"withheld_request_headers" doc:"Request headers that no module's route may see, besides credentials, framing and what proxies say; x-mine-* names all that begin so."`
-	WithheldAnswerHeaders  []string      `koanf:"withheld_answer_headers" doc:"Headers of a module's answer that no caller may see, besides cookies, framing and what governs our origin; x-mine-* names all that begin so."`
-	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without an approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
+	WithheldRequestHeaders []string      `koanf:"withheld_request_headers" doc:"Request headers withheld from modules' routes, besides credentials, framing and proxy headers; x-mine-* is a prefix."`
+	WithheldAnswerHeaders  []string      `koanf:"withheld_answer_headers" doc:"Headers of modules' answers withheld from callers, besides cookies, framing and those that govern this origin; x-mine-* is a prefix."`
+	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that need no token. The module must declare each as public, with a reason, and the policy must permit it to Principal::\"public\" without approval. As a variable: endpoint/module:METHOD:/path."`
 }
 
 // PublicRoute is one route of one module of one endpoint. A route that a remote declares
@@ -146,26 +146,26 @@ type PublicRoute struct {
 
 // A2A configures the A2A door.
 type A2A struct {
-	PushAddresses []string `koanf:"push_addresses" doc:"Private ranges that push notifications may go to, also by plain http, such as 10.1.0.0/16; all others go by https to public addresses."`
+	PushAddresses []string `koanf:"push_addresses" doc:"Private ranges that may receive push notifications, also by http, such as 10.1.0.0/16; others need https and public addresses."`
 }
 
 // Extensions holds the limits of installed extensions.
 type Extensions struct {
-	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user and each extension may have. One user gets three quarters of those of an extension."`
-	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once. One user gets three quarters of those of an extension."`
-	MaxConcurrent  int  `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once. Unless it is 1, one place is left to other users."`
-	PerUser        int  `koanf:"per_user" doc:"How many runs of one user there may be at once."`
-	Queue          int  `koanf:"queue" doc:"How many runs may wait for their turn, half of them of one user; one more is refused."`
-	NoExternalBins bool `koanf:"no_external_bins" doc:"Refuse extensions that run programs of this machine: what they run must come with them, and their manifests must say so (runtime, and an empty external_bins)."`
+	CallsPerMinute int  `koanf:"calls_per_minute" doc:"Calls a minute of a user, and of an extension; one user gets three quarters of the latter."`
+	Burst          int  `koanf:"burst" doc:"How many of these calls may come at once, divided likewise."`
+	MaxConcurrent  int  `koanf:"max_concurrent" doc:"Concurrent runs of an extension; above 1, one place is left to other users."`
+	PerUser        int  `koanf:"per_user" doc:"Concurrent runs of a user."`
+	Queue          int  `koanf:"queue" doc:"Waiting runs, half of them of one user; more are refused."`
+	NoExternalBins bool `koanf:"no_external_bins" doc:"Refuse extensions that run programs of this machine. Their manifests must declare a runtime and an empty external_bins."`
 }
 
 // Sandbox configures the sandbox in which programs of extensions run.
 type Sandbox struct {
-	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor debug sandbox status."`
-	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
-	Off       []string `koanf:"off" doc:"Walls that are not put up although this machine has them: namespaces, root, network, proc, landlock, seccomp or cgroup. For finding out how extensions fare on a weaker machine; what is then out of reach, such as tier T3 without namespaces, is refused as it would be there, and junctor debug sandbox status says so."`
-	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
-	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after an approval, for every caller. Such as ^rm or --force."`
+	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox for programs of extensions: T3 (isolated), T2 (confined, network unfiltered) or T1 (hygiene only). Empty: T3 for programs that came from an address, T2 for others. See junctor debug sandbox status."`
+	ReadOnly  []string `koanf:"extra_ro" doc:"Further paths that programs of extensions may read, such as a language runtime in a home directory."`
+	Off       []string `koanf:"off" doc:"Layers to leave out, to try extensions as on a weaker machine: namespaces, root, network, proc, landlock, seccomp or cgroup. What then is impossible, such as T3 without namespaces, is refused (junctor debug sandbox status)."`
+	Addresses []string `koanf:"allow_addresses" doc:"Private ranges that hosts of extensions may resolve to, such as 10.1.0.0/16."`
+	Confirm   []string `koanf:"confirm" doc:"Regular expressions, such as ^rm or --force: a matching command line of an extension's program always needs an approval."`
 }
 
 // Default returns the configuration of an empty file.

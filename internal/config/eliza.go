@@ -44,26 +44,26 @@ const elizaPrefix = "ELIZA_CAPABILITY_ROUTER_"
 // Aliases returns all variables of other products that are read, for the reference.
 func Aliases() []Alias {
 	list := []Alias{
-		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which takes low-level calls first."},
-		{elizaPrefix + "TOKEN", "ELIZA_REMOTE_CAPABILITY_TOKEN", "Token of the primary endpoint and of those in the list without one; under its older name of the primary alone."},
-		{elizaPrefix + "URLS", "", "More endpoints: a JSON list of URLs or {id, baseUrl, token}, or URLs with commas between."},
+		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which receives low-level calls first."},
+		{elizaPrefix + "TOKEN", "ELIZA_REMOTE_CAPABILITY_TOKEN", "Token of the primary endpoint and of listed ones without one; the older name: of the primary only."},
+		{elizaPrefix + "URLS", "", "More endpoints: a JSON list of URLs or {id, baseUrl, token}, or comma-separated URLs."},
 		{
 			elizaPrefix + "ENABLED", "ELIZA_REMOTE_CAPABILITY_ENABLED",
-			"1, true, yes, on or 0, false, no, off: whether these endpoints are used at all.",
+			"Whether these endpoints are used: 1, true, yes, on or 0, false, no, off.",
 		},
 		{elizaPrefix + "ENVIRONMENT", "", "desktop, node, server, browser, mobile or unknown."},
-		{elizaPrefix + "TIMEOUT_MS", "", "Deadline of one call to them, in milliseconds."},
-		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: a list of module ids for all of them, or an object of endpoint id and list."},
-		{elizaPrefix + "TRUST_POLICY", "", "JSON: trust policy options for all of them, or an object of endpoint id and options."},
-		{elizaPrefix + "TRUST_AUDIT", "", "JSON list: what the agent recorded of its trust decisions; the last 50 are kept."},
-		{"ELIZA_STATE_DIR", "", "Directory of an agent's config.env and eliza.json; what they say of the variables above counts where the environment says nothing."},
-		{"ELIZA_CONFIG_PATH", "", "Path of the agent's eliza.json, when it is somewhere else."},
-		{"ELIZA_NAMESPACE", "", "Name of an agent's directory and file, ~/.<namespace>/<namespace>.json, of which the settings of task agents are read."},
+		{elizaPrefix + "TIMEOUT_MS", "", "Deadline of a call, in milliseconds."},
+		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: module ids for all, or an object of endpoint id and list."},
+		{elizaPrefix + "TRUST_POLICY", "", "JSON: trust policy options for all, or an object of endpoint id and options."},
+		{elizaPrefix + "TRUST_AUDIT", "", "JSON list of the agent's recorded trust decisions; the last 50 are kept."},
+		{"ELIZA_STATE_DIR", "", "Directory of config.env and eliza.json, which set variables above that the environment does not."},
+		{"ELIZA_CONFIG_PATH", "", "Path of eliza.json, if elsewhere."},
+		{"ELIZA_NAMESPACE", "", "The agent's ~/.<namespace>/<namespace>.json has settings of task agents."},
 	}
 	for _, k := range foreignKeys(nil) {
 		doc := k.doc
 		if !strings.HasSuffix(doc, ".") {
-			doc = "Fills " + doc + "."
+			doc += "."
 		}
 		list = append(list, Alias{k.name, "", doc})
 	}

@@ -7,17 +7,17 @@ import (
 
 // Gateway configures the server's side of the node protocol.
 type Gateway struct {
-	Heartbeat        time.Duration `koanf:"heartbeat" doc:"How often a node says that it lives."`
-	HeartbeatTimeout time.Duration `koanf:"heartbeat_timeout" doc:"A node that says nothing for longer is removed; three heartbeats at least."`
-	Grace            time.Duration `koanf:"grace" doc:"A node whose connection broke is removed after this, unless it comes back; at most heartbeat_timeout."`
+	Heartbeat        time.Duration `koanf:"heartbeat" doc:"Interval of nodes' heartbeats."`
+	HeartbeatTimeout time.Duration `koanf:"heartbeat_timeout" doc:"Remove a node after this time without a heartbeat; at least three heartbeats."`
+	Grace            time.Duration `koanf:"grace" doc:"Remove a disconnected node after this time; at most heartbeat_timeout."`
 	Streams          Streams       `koanf:"streams"`
 }
 
 // Streams holds the limits of nodes' streams.
 type Streams struct {
-	Total   int  `koanf:"total" doc:"How many streams of all nodes there may be at once; one more is refused."`
-	PerNode int  `koanf:"per_node" doc:"How many streams of one node there may be at once."`
-	Window  Size `koanf:"window" doc:"Bytes of a stream that may be on their way to a reader; 64KiB to 4MiB."`
+	Total   int  `koanf:"total" doc:"Concurrent streams of all nodes; more are refused."`
+	PerNode int  `koanf:"per_node" doc:"Concurrent streams of a node."`
+	Window  Size `koanf:"window" doc:"Bytes of a stream in transit to a reader, 64KiB to 4MiB."`
 }
 
 func defaultGateway() Gateway {

@@ -217,11 +217,11 @@ func typeName(t reflect.Type) string {
 	case "map[string]config.Client":
 		return "{approvals_wait} by name"
 	case "[]string":
-		return "list of strings"
+		return "list"
 	case "int":
 		return "number"
 	case "bool":
-		return "true or false"
+		return "boolean"
 	}
 	return t.String()
 }

@@ -11,12 +11,12 @@ import (
 
 // MCP configures the MCP door.
 type MCP struct {
-	PageSize       int           `koanf:"page_size" doc:"How many tools a page of tools/list has."`
-	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (at most 128 tools and 256 KiB of schemas, those of all providers in turn before the server's own; the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
-	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/NAME. exposure is as mcp.exposure; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
-	TaskAfter      time.Duration `koanf:"task_after" doc:"A call of tools/call that takes longer becomes a task, where the client declares the tasks extension."`
-	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that was not used for so long ends; its client starts another."`
-	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
+	PageSize       int           `koanf:"page_size" doc:"Tools on a page of tools/list."`
+	Exposure       string        `koanf:"exposure" doc:"What tools/list contains: full, hybrid (128 tools and 256 KiB of schemas at most, of all providers in turn before the server's own; the rest by catalog_search), search (only the tools that find others) or auto (full within these limits, else hybrid). Limits: exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
+	Views          []View        `koanf:"views" doc:"Parts of the catalog, each under /mcp/NAME. exposure: as mcp.exposure; modules: globs of module ids (none: all); own_names: upstreams' own names of tools and prompts; name_limit: 32 to 64 bytes (48); dotted: names with dots. As a variable: a JSON list."`
+	TaskAfter      time.Duration `koanf:"task_after" doc:"A longer tools/call becomes a task, if the client declares the tasks extension."`
+	SessionIdle    time.Duration `koanf:"session_idle" doc:"An unused session ends; its client starts another."`
+	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins, besides the server's own, that may call /mcp from a browser."`
 }
 
 func defaultMCP() MCP {

@@ -9,14 +9,14 @@ import (
 
 // Model configures the language models that explain results and answer chat.
 type Model struct {
-	Kind      string       `koanf:"kind" doc:"What the service of model.url speaks: openai-chat (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others; openai for short), openai-responses, anthropic-messages (anthropic for short) or gemini-generate."`
-	URL       string       `koanf:"url" doc:"Base address of the service, with /v1 for OpenAI's forms and /v1beta for Gemini's; https, or http on this machine. With model.name this is short for one route of class large. Without it and without routes, results are explained by a plain extract and chat answers commands only."`
-	Name      string       `koanf:"name" doc:"Name of the model, as the service calls it."`
-	KeySecret string       `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
+	Kind      string       `koanf:"kind" doc:"API of model.url: openai-chat (OpenAI, Ollama, vLLM, OpenRouter; short: openai), openai-responses, anthropic-messages (anthropic) or gemini-generate."`
+	URL       string       `koanf:"url" doc:"Base address, with /v1 for OpenAI's APIs and /v1beta for Gemini's; https, or http on this machine. With model.name it is one route of class large. Without a model, chat answers commands only, and results are explained by an extract."`
+	Name      string       `koanf:"name" doc:"Name of the model at the service."`
+	KeySecret string       `koanf:"key_secret" doc:"Key for the service."`
 	MaxTokens int          `koanf:"max_tokens" doc:"Longest answer, in tokens."`
-	PriceIn   int          `koanf:"price_in" doc:"Price of a million tokens of requests, in thousandths of any currency: 3000 is 3. The limits agent.budget.cost count with it."`
-	PriceOut  int          `koanf:"price_out" doc:"Price of a million tokens of answers, in thousandths."`
-	Routes    []ModelRoute `koanf:"routes" doc:"Services in the order in which they are tried, instead of model.url: if one is overloaded, out of order or too slow before it has said anything, the next one of its class is asked. Class large answers chat, class small explains results; a class without a route uses the other's. As a variable: class kind url name [key_secret], comma-separated."`
+	PriceIn   int          `koanf:"price_in" doc:"Price of a million request tokens, in thousandths of any currency (3000 is 3), for agent.budget.cost."`
+	PriceOut  int          `koanf:"price_out" doc:"The same for answers."`
+	Routes    []ModelRoute `koanf:"routes" doc:"Services in order, in place of model.url: if one is overloaded, broken or too slow to begin, the next of its class is used. Class large answers chat, small explains results; a class without a route uses the other's. As a variable: class kind url name [key_secret], comma-separated."`
 }
 
 // ModelRoute is one service.
@@ -28,7 +28,7 @@ type ModelRoute struct {
 	Action    string `koanf:"action" doc:"Canonical action of a route of kind module. Empty: model.invoke."`
 	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the key."`
 	PriceIn   int    `koanf:"price_in" doc:"Price of a million tokens of requests, in thousandths."`
-	PriceOut  int    `koanf:"price_out" doc:"Price of a million tokens of answers, in thousandths."`
+	PriceOut  int    `koanf:"price_out" doc:"The same for answers."`
 }
 
 // The classes of models.

@@ -11,40 +11,40 @@ import (
 
 // Node configures this machine as a node of another machine's gateway (junctor node join).
 type Node struct {
-	ID            string        `koanf:"id" doc:"Name of this node at its gateway: letters, digits, dots, underscores and hyphens. Empty: the name it has had, else the host's."`
-	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so; several that are one whole with commas between. JUNCTOR_GATEWAY is read too."`
-	Credential    string        `koanf:"credential" doc:"File that holds the operator's node token; it is needed until the node has enrolled."`
-	Labels        []string      `koanf:"labels" doc:"Labels for routing and filters, such as gpu. Those that begin with user: or tenant: come with the token only."`
-	Location      string        `koanf:"location" doc:"Where the node is, for people."`
-	MaxConcurrent int           `koanf:"max_concurrent" doc:"How many calls may run at once."`
-	Queue         int           `koanf:"queue" doc:"How many calls may wait for their turn; one more is refused."`
-	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest pause between two heartbeats, 100ms to 10s; the gateway may ask for more of them."`
+	ID            string        `koanf:"id" doc:"Name at the gateway: letters, digits, dots, underscores and hyphens. Empty: its former name, else the host's."`
+	Gateway       string        `koanf:"gateway" doc:"Gateway: https://host, or tls://host:4222 if its operator offers that; several of one deployment are comma-separated. JUNCTOR_GATEWAY is read too."`
+	Credential    string        `koanf:"credential" doc:"File with the operator's node token, needed until the node has enrolled."`
+	Labels        []string      `koanf:"labels" doc:"Labels for routing and filters, such as gpu. Only tokens grant user: and tenant: labels."`
+	Location      string        `koanf:"location" doc:"Location, for people."`
+	MaxConcurrent int           `koanf:"max_concurrent" doc:"Concurrent calls."`
+	Queue         int           `koanf:"queue" doc:"Waiting calls; more are refused."`
+	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest interval of heartbeats, 100ms to 10s; the gateway may shorten it."`
 	Reconnect     Reconnect     `koanf:"reconnect"`
-	Development   bool          `koanf:"development" doc:"This node is for trying things out: host.auto_consent is allowed."`
+	Development   bool          `koanf:"development" doc:"Permit host.auto_consent, for experiments."`
 }
 
 // Reconnect configures the pauses between a node's attempts to reconnect.
 type Reconnect struct {
-	Min time.Duration `koanf:"min" doc:"Pause before the first try to come back; each pause is between half and one and a half of what it should be."`
-	Max time.Duration `koanf:"max" doc:"Longest pause between two tries."`
+	Min time.Duration `koanf:"min" doc:"Delay before the first reconnection; delays vary between half and one and a half."`
+	Max time.Duration `koanf:"max" doc:"Longest delay."`
 }
 
 // Host configures what skills may do on this node.
 type Host struct {
-	AllowTransferredCode  bool       `koanf:"allow_transferred_code" doc:"Let skills bring code of their own, which runs in processes that can only compute."`
-	PreferTransferredCode bool       `koanf:"prefer_transferred_code" doc:"Use a skill's own code where this device has an action for the same, too."`
-	AutoConsent           bool       `koanf:"auto_consent" doc:"Agree to every skill without asking anybody. Refused unless node.development is set."`
-	Languages             []string   `koanf:"languages" doc:"Languages that code may be in: javascript, wasm, python."`
-	ActionsDir            string     `koanf:"actions_dir" doc:"Folder with this device's own actions. Empty: node/actions in the home."`
+	AllowTransferredCode  bool       `koanf:"allow_transferred_code" doc:"Let skills bring code, which runs in processes that can only compute."`
+	PreferTransferredCode bool       `koanf:"prefer_transferred_code" doc:"Prefer a skill's code to this device's action for the same."`
+	AutoConsent           bool       `koanf:"auto_consent" doc:"Accept every skill without a question. Needs node.development."`
+	Languages             []string   `koanf:"languages" doc:"Permitted languages: javascript, wasm, python."`
+	ActionsDir            string     `koanf:"actions_dir" doc:"Folder with this device's actions. Empty: node/actions in the home."`
 	Limits                HostLimits `koanf:"limits"`
 }
 
 // HostLimits holds the limits of the skills that are sent to this node.
 type HostLimits struct {
-	RuntimeModules int  `koanf:"runtime_modules" doc:"How many modules of code a skill may have."`
-	ModuleSource   Size `koanf:"module_source" doc:"Largest source of one module."`
-	TotalSource    Size `koanf:"total_source" doc:"Largest source of all modules of one skill."`
-	Payload        Size `koanf:"payload" doc:"Largest skill as it is sent."`
+	RuntimeModules int  `koanf:"runtime_modules" doc:"Modules of code in a skill."`
+	ModuleSource   Size `koanf:"module_source" doc:"Largest source of a module."`
+	TotalSource    Size `koanf:"total_source" doc:"Largest source of a skill."`
+	Payload        Size `koanf:"payload" doc:"Largest skill as sent."`
 }
 
 func defaultNode() Node {

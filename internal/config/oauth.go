@@ -9,13 +9,13 @@ import (
 // OAuth configures an authorization server whose access tokens the MCP and A2A doors accept
 // in addition to junctor's own tokens.
 type OAuth struct {
-	Issuer     string   `koanf:"issuer" doc:"The authorization server whose access tokens /mcp and /a2a take, as its tokens spell it. Empty: none are taken."`
-	Resource   string   `koanf:"resource" doc:"The address that tokens must be made for (audience). Empty: public_url, or the listen address, with /mcp."`
-	KeysURL    string   `koanf:"keys_url" doc:"Where the keys of the issuer are. Empty: where its metadata says."`
-	Algorithms []string `koanf:"algorithms" doc:"Signatures that are taken. Empty: RS256, PS256, ES256 and EdDSA."`
-	Scopes     []string `koanf:"scopes" doc:"What a scope allows, as scope=effect: calls of that effect (read, write, external, admin) and all lesser ones, inside what the rules permit. Empty: scopes are not looked at."`
-	Role       string   `koanf:"role" doc:"Role of who comes with such a token: agent, operator, task or node. The principal is <role>:oidc/<subject>."`
-	View       string   `koanf:"view" doc:"Default view of who comes with such a token."`
+	Issuer     string   `koanf:"issuer" doc:"Authorization server whose access tokens /mcp and /a2a accept, spelled as in its tokens."`
+	Resource   string   `koanf:"resource" doc:"Audience of the tokens. Empty: public_url, or the listen address, with /mcp."`
+	KeysURL    string   `koanf:"keys_url" doc:"Address of the issuer's keys. Empty: from its metadata."`
+	Algorithms []string `koanf:"algorithms" doc:"Accepted signatures. Empty: RS256, PS256, ES256 and EdDSA."`
+	Scopes     []string `koanf:"scopes" doc:"Scopes as scope=effect: calls up to that effect (read, write, external, admin), within the rules. Empty: scopes are ignored."`
+	Role       string   `koanf:"role" doc:"Role for such tokens: agent, operator, task or node. The principal is <role>:oidc/<subject>."`
+	View       string   `koanf:"view" doc:"Default view for such tokens."`
 }
 
 func (o *OAuth) check() error {

@@ -11,13 +11,13 @@ import (
 // OIDC configures the OpenID provider with which people sign in to the console and with
 // junctor login.
 type OIDC struct {
-	Issuer       string        `koanf:"issuer" doc:"The OpenID provider with which people sign in, as its metadata spell it. The address of this server that is registered there is public_url (else http://localhost and the port) with /console/oidc. Empty: people use tokens only."`
-	ClientID     string        `koanf:"client_id" doc:"Id of the client that is registered for this server at oidc.issuer."`
-	ClientSecret string        `koanf:"client_secret" doc:"Name of the stored secret that is the client's (junctor secrets set NAME). Empty: the client has none."`
-	Scopes       []string      `koanf:"scopes" doc:"Scopes that are asked for besides openid, email and profile, such as groups."`
-	GroupsClaim  string        `koanf:"groups_claim" doc:"Claim with the groups of a person. A dot leads into a claim, as in realm_access.roles."`
-	Roles        []string      `koanf:"roles" doc:"Who may sign in, and as what: WHO=ROLE, with WHO group:NAME, email:ADDRESS, domain:NAME or subject:ID, and ROLE agent, operator or admin. An address counts if the provider has verified it. The strongest of those that fit is given. A person whom none fits is refused."`
-	LoginTTL     time.Duration `koanf:"login_ttl" doc:"How long a sign-in lasts, from one minute to 30 days. A session of the console lasts eight hours at most. Groups and roles are read again at the next sign-in."`
+	Issuer       string        `koanf:"issuer" doc:"OpenID provider with which people sign in, spelled as in its metadata. Register public_url (else http://localhost and the port) with /console/oidc there. Empty: tokens only."`
+	ClientID     string        `koanf:"client_id" doc:"Id of this server's client at oidc.issuer."`
+	ClientSecret string        `koanf:"client_secret" doc:"Stored secret of that client, if it has one."`
+	Scopes       []string      `koanf:"scopes" doc:"Scopes to request besides openid, email and profile, such as groups."`
+	GroupsClaim  string        `koanf:"groups_claim" doc:"Claim with a person's groups. A dot leads into a claim (realm_access.roles)."`
+	Roles        []string      `koanf:"roles" doc:"Who may sign in, as WHO=ROLE. WHO: group:NAME, email:ADDRESS, domain:NAME (verified addresses only) or subject:ID. ROLE: agent, operator or admin. The strongest match counts; a person without one is refused."`
+	LoginTTL     time.Duration `koanf:"login_ttl" doc:"Lifetime of a sign-in, 1m to 30 days; of a console session eight hours at most. Groups and roles are read at each sign-in."`
 }
 
 func defaultOIDC() OIDC { return OIDC{GroupsClaim: "groups", LoginTTL: 8 * time.Hour} }

@@ -7,8 +7,8 @@ import (
 
 // OTel configures the export of calls and metrics to an OpenTelemetry collector.
 type OTel struct {
-	Endpoint    string `koanf:"endpoint" doc:"URL of an OpenTelemetry collector to which calls are sent as traces, and the metrics: OTLP over HTTP, without v1/traces, such as http://127.0.0.1:4318. Empty: nothing is sent. Inputs and results are never part of it."`
-	TokenSecret string `koanf:"token_secret" doc:"Name of the stored secret that is sent to otel.endpoint as a bearer token. It needs https, or a collector on this machine."`
+	Endpoint    string `koanf:"endpoint" doc:"URL of an OpenTelemetry collector for metrics and traces of calls, without inputs and results: OTLP over HTTP, without v1/traces, such as http://127.0.0.1:4318."`
+	TokenSecret string `koanf:"token_secret" doc:"Bearer token for otel.endpoint, which must be https or on this machine."`
 }
 
 func (o OTel) validate() error {

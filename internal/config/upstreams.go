@@ -9,17 +9,17 @@ import (
 
 // Upstreams configures the programs of upstreams.
 type Upstreams struct {
-	ConnectTimeout time.Duration `koanf:"connect_timeout" doc:"How long connecting to an MCP server may take, from 1s to 10m. The first start of a server with npx, uvx or a container downloads it. junctor mcp add --connect-timeout sets it for one server."`
+	ConnectTimeout time.Duration `koanf:"connect_timeout" doc:"Timeout of connecting to an MCP server, 1s to 10m. The first start with npx, uvx or a container downloads it. For one server: junctor mcp add --connect-timeout."`
 	Registries     Registries    `koanf:"registries"`
 }
 
 // Registries configures package runners in confined programs, which see no file of a user.
 type Registries struct {
-	MCP   string `koanf:"mcp" doc:"Address of the MCP registry that junctor mcp search and junctor mcp add --registry read, without /v0.1: https, or http to this machine. Empty: none."`
-	NPM   string `koanf:"npm" doc:"Address of the npm registry for confined programs of upstreams, such as those started with npx. Empty: npm's own."`
-	PyPI  string `koanf:"pypi" doc:"Address of the Python package index for confined programs of upstreams, such as those started with uvx. Empty: the runner's own."`
-	Proxy string `koanf:"proxy" doc:"Address of the HTTP proxy that confined programs of upstreams use. Not used with --net HOST."`
-	CA    string `koanf:"ca" doc:"File with the certificates (PEM) of all authorities that confined programs of upstreams trust. Empty: those of this machine."`
+	MCP   string `koanf:"mcp" doc:"MCP registry for junctor mcp search and junctor mcp add --registry, without /v0.1: https, or http to this machine."`
+	NPM   string `koanf:"npm" doc:"Registry of npm packages for confined programs, such as npx. Empty: npm's own."`
+	PyPI  string `koanf:"pypi" doc:"Python package index for confined programs, such as uvx. Empty: the runner's own."`
+	Proxy string `koanf:"proxy" doc:"HTTP proxy for confined programs, except with --net HOST."`
+	CA    string `koanf:"ca" doc:"File with all authorities (PEM) that confined programs trust. Empty: those of this machine."`
 }
 
 func (u Upstreams) validate() error {

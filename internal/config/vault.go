@@ -8,9 +8,9 @@ import (
 
 // Vault names the service from which secrets that are linked to vault: come.
 type Vault struct {
-	URL       string `koanf:"url" doc:"URL of a service with the HTTP API of HashiCorp Vault (key-value engine, version 1 or 2), without /v1. Secrets are read there that are linked with junctor secrets link NAME vault:PATH#FIELD. Empty: none."`
-	TokenFile string `koanf:"token_file" doc:"Absolute path of the file with the token for vault.url. It is read again for each request, so an agent may renew it."`
-	Namespace string `koanf:"namespace" doc:"Namespace for vault.url, sent as X-Vault-Namespace. Empty: none."`
+	URL       string `koanf:"url" doc:"URL of a HashiCorp Vault API (key-value version 1 or 2), without /v1, for secrets linked with junctor secrets link NAME vault:PATH#FIELD."`
+	TokenFile string `koanf:"token_file" doc:"Absolute path of the file with the token for vault.url, read for each request."`
+	Namespace string `koanf:"namespace" doc:"Namespace for vault.url (X-Vault-Namespace)."`
 }
 
 func (v Vault) validate() error {
