@@ -38,7 +38,7 @@ func codexProgram() Program {
 		Answers: func(Preset) []Answer {
 			return []Answer{
 				{ID: "trust", Type: "trust", Label: "Trust and continue"},
-				{ID: "restricted", Type: "trust", Label: "Open restricted"}, // a folder that it is told not to trust
+				{ID: "restricted", Type: "trust", Label: "Open restricted"}, // a folder whose trust is off
 				{ID: "model", Type: "config", Label: "Use existing model"},
 				{ID: "update", Type: "update", Label: "Skip"},
 			}
