@@ -22,7 +22,7 @@ const places: [value: string, label: string, field: string, placeholder: string,
     "checkout",
     "A git checkout on this machine",
     "Folder of the checkout",
-    "/home/ann/project",
+    "/path/to/project",
     "The agent works on a branch of its own; your files stay as they are.",
   ],
 ];
