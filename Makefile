@@ -84,12 +84,15 @@ interop-deps:
 # has found. One package more than
 # there are processors runs at a time, because many wait for programs.
 # Of the others each has a processor: beside more, real coding agents miss what they wait for.
-PLAIN := ./secret ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
+# What takes longest begins first.
+PLAIN := ./interop/clis ./interop ./cmd/junctor ./interop/console ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./secret ./internal/testkit/mutation
+LONGEST := ./internal/server ./internal/taskagents/workspace ./internal/testkit/scenario
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
 test: export GORACE := atexit_sleep_ms=0
-test: deps console lint interop-deps agents-deps
-	CGO_ENABLED=1 $(GO) test -vet=off $(RACE) -p $$(( $$(nproc) + 1 )) -timeout 60m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
+test: deps console
+	@$(MAKE) --no-print-directory -j3 lint interop-deps agents-deps
+	CGO_ENABLED=1 $(GO) test -vet=off $(RACE) -p $$(( $$(nproc) + 1 )) -timeout 60m $(LONGEST) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(PLAIN))")
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	TASK_AGENTS_CLIS=$(CLIS) TASK_AGENTS_SHORT=1 $(GO) test -vet=off -count=1 -timeout 30m $(PLAIN)
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run AtScale ./internal/serve/mcpserve ./internal/core/catalog/compile ./internal/server
@@ -111,7 +114,7 @@ test-agents: agents-deps
 lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
-	$(TOOLS)/golangci-lint run ./...
+	GOGC=400 GOMEMLIMIT=4GiB $(TOOLS)/golangci-lint run ./...
 	@tsc=$(CONSOLE)/node_modules/.bin/tsc; if [ -e $$tsc ]; then $$tsc --noEmit -p $(CONSOLE); else echo "SKIPPED: the console's types, which npm could fetch"; fi
 	@git log --no-merges -n 20 --format=%s 2>/dev/null | awk '{ \
 	  if (length($$0) > 72) { print "commit subject longer than 72 characters: " $$0; bad = 1 } \

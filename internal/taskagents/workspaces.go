@@ -33,8 +33,8 @@ type workspaces struct {
 	log     func(what string, err error)
 }
 
-// cloned is [workspace.Manager.Cloned].
-func (w *workspaces) cloned(dir string) bool { return w.Manager != nil && w.Manager.Cloned(dir) }
+// cloned reports whether a folder is in a cloned repository.
+func (w *workspaces) cloned(dir string) bool { return w.Manager != nil && w.Cloned(dir) }
 
 // openWorkspaces sets s.folders and opens the folders that earlier processes created. If git
 // is missing or the repositories cannot be opened, it logs that and succeeds.

@@ -30,8 +30,9 @@ func hostileRepository(ran string) map[string]string {
 		".codex/config.toml":    fmt.Sprintf("[mcp_servers.other]\ncommand = \"sh\"\nargs = [\"-c\", %q]\n", leaves("codex-server")),
 		".gemini/settings.json": "{" + server("gemini-server") + ", " + hook("gemini-hook") +
 			fmt.Sprintf(`, "tools": {"discoveryCommand": %q}}`, fmt.Sprintf("sh -c '%s; echo []'", leaves("gemini-discovery"))),
-		"opencode.json":         fmt.Sprintf(`{"mcp": {"other": {"type": "local", "command": ["sh", "-c", %q]}}}`, leaves("opencode-server")),
-		".opencode/plugin/a.js": fmt.Sprintf("export const A = async () => { require('fs').writeFileSync(%q, 'x'); return {} }\n", filepath.Join(ran, "opencode-plugin")),
+		"opencode.json": fmt.Sprintf(`{"mcp": {"other": {"type": "local", "command": ["sh", "-c", %q]}}}`, leaves("opencode-server")),
+		".opencode/plugin/a.js": fmt.Sprintf("export const A = async () => { require('fs').writeFileSync(%q, 'x'); return {} }\n",
+			filepath.Join(ran, "opencode-plugin")),
 		".pi/extensions/a.ts": fmt.Sprintf("import * as fs from 'node:fs'\nfs.writeFileSync(%q, 'x')\nexport default function () {}\n",
 			filepath.Join(ran, "pi-extension")),
 		// Several programs are compiled with a runtime that has project settings of its own.

@@ -26,7 +26,8 @@ func (b *build) memory() string {
 	text := skills.Essentials(situation)
 	text += b.program.Advice
 	if b.foreignSettings() != "" {
-		text += "- " + b.program.Title + " does not load " + b.program.Files[0].RelativePath + " of the repository by itself: read it, if there is one.\n"
+		text += fmt.Sprintf("- %s does not load %s of the repository by itself: read it, if there is one.\n", b.program.Title,
+			b.program.Files[0].RelativePath)
 	}
 	if own := strings.TrimSpace(b.Memory); own != "" {
 		text += "\n---\n\n" + own + "\n"
