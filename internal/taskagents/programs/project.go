@@ -42,7 +42,8 @@ func (b *build) refuseForeignSettings() error {
 		return nil
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "task.spawn",
-		"the repository has %s, from which %s would run commands without a question", name, b.program.Title).With("project_settings", "use another program, remove the file, or use the preset autonomous")
+		"the repository has %s, from which %s would run commands without a question", name, b.program.Title).
+		With("project_settings", "use another program, remove the file, or use the preset autonomous")
 }
 
 // IsProjectSettings reports whether a file is one from which a program may run commands without a question.
