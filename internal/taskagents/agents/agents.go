@@ -70,6 +70,7 @@ type agent struct {
 	mask       sessions.Mask // hides its credentials
 	task       string
 	memory     string
+	model      model
 	kept       string        // folder of its conversation
 	turned     chan struct{} // receives a value when a turn in a terminal has ended
 
@@ -80,6 +81,9 @@ type agent struct {
 	decisions []directive.Decision
 	stop      *time.Timer
 }
+
+// model is the model of a session, as its request named it.
+type model struct{ name, provider, url string }
 
 // Request describes a session to start. Empty fields have defaults.
 type Request struct {
@@ -272,9 +276,10 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		}
 	}
 	id := sessions.NewID()
+	a.sameModel(by, name, &req)
 	g := &agent{
 		owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task,
-		memory: req.Memory, turned: make(chan struct{}, 1),
+		memory: req.Memory, turned: make(chan struct{}, 1), model: model{req.Model, req.Provider, req.BaseURL},
 	}
 	if remark != "" {
 		g.notes = append(g.notes, remark)
@@ -296,6 +301,24 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	i := s.Info()
 	a.cfg.Recorder.Session(ctx, by, i, "created")
 	return a.info(i), nil
+}
+
+// sameModel sets the model of a request that continues a conversation and names none: that of the caller's listed
+// session that had it.
+func (a *Agents) sameModel(by capability.Principal, name programs.Name, req *Request) {
+	if req.ResumeToken == "" || (model{req.Model, req.Provider, req.BaseURL}) != (model{}) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, g := range a.running {
+		g.mu.Lock()
+		same := g.token == req.ResumeToken
+		g.mu.Unlock()
+		if same && g.framework == name && g.owner == by.ID && g.model != (model{}) {
+			req.Model, req.Provider, req.BaseURL = g.model.name, g.model.provider, g.model.url
+		}
+	}
 }
 
 // prepared issues the token, builds the plan of the program, writes its files and starts the

@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // TestAConversationBelongsToOneSession: a program that calls its own by the name of another
@@ -44,5 +47,32 @@ func TestAConversationBelongsToOneSession(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(newer.kept, resumeFile)); string(data) != "conversation-3\n" {
 		t.Errorf(`%q %v; want string(data) = "conversation-3\n"`, data, err)
+	}
+}
+
+func TestAContinuedConversationKeepsItsModel(t *testing.T) {
+	const token = "0123456789abcdef"
+	mine := model{name: "some-model", url: "http://127.0.0.1:1"}
+	for _, tt := range []struct {
+		name    string
+		by      string
+		program programs.Name
+		request Request
+		want    model
+	}{
+		{"named no model", "user:a", programs.Claude, Request{ResumeToken: token}, mine},
+		{"names another model", "user:a", programs.Claude, Request{ResumeToken: token, Model: "other"}, model{name: "other"}},
+		{"is another conversation", "user:a", programs.Claude, Request{ResumeToken: "fedcba9876543210"}, model{}},
+		{"is another program", "user:a", programs.Codex, Request{ResumeToken: token}, model{}},
+		{"is another person's", "user:b", programs.Claude, Request{ResumeToken: token}, model{}},
+		{"is new", "user:a", programs.Claude, Request{}, model{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &Agents{running: map[string]*agent{oneSession: {framework: programs.Claude, owner: "user:a", token: token, model: mine}}}
+			a.sameModel(capability.Principal{ID: tt.by}, tt.program, &tt.request)
+			if got := (model{tt.request.Model, tt.request.Provider, tt.request.BaseURL}); got != tt.want {
+				t.Errorf("sameModel = %+v, want %+v", got, tt.want)
+			}
+		})
 	}
 }
