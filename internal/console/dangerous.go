@@ -3,9 +3,11 @@ package console
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/config"
 )
 
 // dangerous describes a request that needs verification, or returns "". These are what creates
@@ -17,7 +19,7 @@ func dangerous(r *http.Request, body []byte) string {
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/")
 	if !ok {
-		return publishes(r)
+		return publishes(r, body)
 	}
 	first, id, _ := strings.Cut(rest, "/")
 	switch first {
@@ -54,7 +56,7 @@ func dangerous(r *http.Request, body []byte) string {
 
 // publishes describes a request to the APIs of task agents and endpoints that publishes, merges or discards
 // work, answers for a person, or connects an endpoint, or returns "".
-func publishes(r *http.Request) string {
+func publishes(r *http.Request, body []byte) string {
 	rest := strings.TrimPrefix(r.URL.Path, "/api/")
 	first, _, _ := strings.Cut(rest, "/")
 	last := rest[strings.LastIndexByte(rest, '/')+1:]
@@ -81,6 +83,9 @@ func publishes(r *http.Request) string {
 		case "choose", "answer":
 			return "answer for a person: " + text.Visible(rest)
 		case "spawn", "threads":
+			if startsShell(body) {
+				return "run the text as shell commands"
+			}
 			return "start a coding agent"
 		case "send", "comment", "control", "resume", "continue", "reopen":
 			return "let a coding agent go on: " + text.Visible(rest)
@@ -92,4 +97,23 @@ func publishes(r *http.Request) string {
 		}
 	}
 	return ""
+}
+
+// startsShell reports whether a request to start a task, or a part of it, names the program shell, which
+// runs the text of the task.
+func startsShell(body []byte) bool {
+	type program struct {
+		AgentType string // agentType: encoding/json ignores the case
+	}
+	var req struct {
+		program
+		Agents []program
+	}
+	if json.Unmarshal(body, &req) != nil {
+		return false // the handler refuses it
+	}
+	shell := func(p program) bool {
+		return config.SameName(p.AgentType, "shell") || config.SameName(p.AgentType, "bash")
+	}
+	return shell(req.program) || slices.ContainsFunc(req.Agents, shell)
 }

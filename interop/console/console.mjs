@@ -130,6 +130,15 @@ await page.getByLabel("What is to be done").fill("echo begun in the console");
 seen.notes.chooses = await page.getByRole("button", { name: "Start the task" }).isDisabled();
 await page.getByLabel("Program").selectOption("shell");
 await page.getByRole("button", { name: "Start the task" }).click();
+await page.getByLabel("Six digits").waitFor();
+seen.notes.named_shell = await page.locator("dialog[open] h1").textContent();
+// The refusal to decide is in sight above the bar of a phone.
+await page.setViewportSize({ width: 320, height: 700 });
+await page.getByRole("button", { name: "Decide nothing" }).click();
+const refusal = await page.locator("main .note.bad").boundingBox();
+seen.notes.refused_above = refusal.y >= 0 && refusal.y + refusal.height <= (await page.locator("nav.five").boundingBox()).y;
+await page.setViewportSize({ width: 1280, height: 800 });
+await page.getByRole("button", { name: "Start the task" }).click();
 await prove("code task");
 await page.keyboard.press("Enter");
 await page.getByRole("heading", { name: "echo begun in the console", level: 1 }).waitFor();
@@ -174,6 +183,13 @@ const records = page.getByLabel("Records, newest first");
 await records.evaluate((e) => e.scrollTo(0, e.scrollHeight));
 await records.locator("a[href$='/audit/1']").waitFor();
 seen.notes.first = true;
+
+// A refused call shows the rule of its record, and the page of a tool shows whose call a trial is.
+await page.goto(`${base}/console/`);
+await page.locator("main li", { hasText: "fs.list" }).getByText("forbidden by").waitFor();
+seen.notes.cause = await page.locator("main li", { hasText: "fs.list" }).locator(".clip").first().innerText();
+await page.goto(`${base}/console/catalog/fs.writeText`);
+seen.notes.runs = await page.locator("main p.hint", { hasText: "Runs as" }).innerText();
 
 // A new tab is signed in without a code; so is a reload.
 const second = await context.newPage();

@@ -120,6 +120,14 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if approval == "" {
 		t.Fatalf("got %v, want an approval", err)
 	}
+	denial := map[string]any{"setting": "deny", "target": "fs.list"}
+	if err := admin.Do(ctx, http.MethodPost, "/api/v1/policy/changes", denial, nil); err != nil {
+		t.Fatalf("denying fs.list: %v", err)
+	}
+	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{"target": "fs.list", "input": map[string]any{"path": "."}}, nil)
+	if capability.CodeOf(err) != capability.CodeUnknownCapability {
+		t.Errorf("a denied call: got %v, want unknown_capability", err)
+	}
 	var link struct{ URL string }
 	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
 		t.Fatal(err)
@@ -172,7 +180,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			Effect                                                             string
 			Given                                                              []any
 			Leaked, Chooses                                                    bool
-			Begun                                                              string
+			Begun, Cause, Runs                                                 string
+			NamedShell                                                         string `json:"named_shell"`
+			RefusedAbove                                                       bool   `json:"refused_above"`
 		}
 	}
 	scan := bufio.NewScanner(lines)
@@ -253,6 +263,15 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if got := strings.Join(append(n.Columns, n.Cells...), "|"); n.Named ||
 		got != "Title|Program|State|Waits for|Age|sleep 600|shell|waiting on user|your answer" {
 		t.Errorf("the tasks: got %q, with the names of columns on a phone %v; want columns of title, program, state, what is waited for and age", got, n.Named)
+	}
+	if want := "Confirm: run the text as shell commands"; n.NamedShell != want || !n.RefusedAbove {
+		t.Errorf("the dialog of a task of the shell: got %q, and its refusal above the bar %v; want %q, true", n.NamedShell, n.RefusedAbove, want)
+	}
+	if want := "fs.list forbidden by the rule “action fs.list” for agent:local-agent"; n.Cause != want {
+		t.Errorf("a refused call on Now: got %q, want %q", n.Cause, want)
+	}
+	if want := "Runs as admin:local-admin: allowed, no one else is asked. It changes what is stored."; n.Runs != want {
+		t.Errorf("what a trial of a tool would do: got %q, want %q", n.Runs, want)
 	}
 	if n.Begun != "shell" || !n.Chooses {
 		t.Errorf("a task begun on the page: got the program %q, and that it waits for a choice of one %v; want shell, true", n.Begun, n.Chooses)

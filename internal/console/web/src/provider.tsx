@@ -33,7 +33,7 @@ export function providerOf(key: string): [name: string, kind: string] {
   if (!instance) return [visible(key), ""];
   if (kind === "core" || kind === "builtin") return ["junctor", words[kind]];
   if (instance === "default") return [plain(kind.replace(/^remote\./, "")), "module"];
-  if (kind === "node" && instance === "local") return ["this machine", ""];
+  if (kind === "node" && instance === "local") return ["junctor's machine", ""];
   return [plain(instance), kindWord((kind === "mcp" && upstreamKinds.value[instance]) || kind)];
 }
 

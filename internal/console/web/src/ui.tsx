@@ -131,9 +131,14 @@ export function Show<T>(p: { of: Loaded<T>; children: (data: T) => ComponentChil
   );
 }
 
-export function Trouble(p: { error: Failure }) {
+/** A failure. One of an action scrolls into view, because a phone may not have its place in sight. */
+export function Trouble(p: { error: Failure; acted?: boolean }) {
+  const box = useRef<HTMLParagraphElement>(null);
+  useEffect(() => {
+    if (p.acted) box.current?.scrollIntoView({ block: "nearest" });
+  }, [p.error]);
   return (
-    <p class="note bad" role="alert">
+    <p class="note bad" role="alert" ref={box}>
       {p.error.message} {p.error.hint}
     </p>
   );
@@ -278,6 +283,8 @@ export function whole(text: string, max: number): string {
 export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>; kind?: string; title?: string; off?: boolean; onFail?: (e: Failure) => void }) {
   const busy = useSignal(false);
   const wrong = useSignal("");
+  const said = useRef<HTMLSpanElement>(null);
+  useEffect(() => said.current?.scrollIntoView({ block: "nearest" }), [wrong.value]);
   return (
     <>
       <button
@@ -303,7 +310,7 @@ export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>
         {p.children}
       </button>
       {wrong.value && (
-        <span class="who" role="alert">
+        <span class="who" role="alert" ref={said}>
           {wrong.value}
         </span>
       )}

@@ -127,17 +127,17 @@ function Tokens(p: { list: any[]; reload: () => Promise<void> }) {
   return (
     <ul class="list">
       {p.list.map((t) => (
-        <li class="row c-four" key={t.id}>
-          <span class="clip">
+        <li class="row c-four c-tok" key={t.id}>
+          <span class="named">
             <b>
               {t.role}:{visible(t.name)}
-            </b>{" "}
+            </b>
             {isMine(t) && <Tag is="ok">you</Tag>}
           </span>
           <span class="who opt clip">{(t.labels ?? []).map(visible).join(", ")}</span>
           <span class="who">{t.used ? <>used <Ago at={t.used} /> ago</> : "never used"}</span>
           <Act kind="d" do={() => (confirm(`Revoke ${t.role}:${t.name}? ${isMine(t) ? "It is yours: this browser is signed out." : "Its next request is refused."}`) ? remove(`/api/v1/tokens/${t.id}`).then(p.reload) : Promise.resolve())}>
-            Revoke
+            Revoke{isMine(t) && " (signs you out)"}
           </Act>
         </li>
       ))}
@@ -154,6 +154,7 @@ export function Access() {
   const sessions = useLoad<{ sessions: any[] }>("/api/v1/console/sessions", /^session\./);
   const secrets = useLoad<{ secrets: any[] }>("/api/v1/secrets", /^secret\./);
   const live = (t: any) => !t.revoked && (!t.expires || Date.parse(t.expires) > Date.now());
+  const wanted = new URLSearchParams(here.value.split("?")[1] ?? "").get("rule"); // is listed first
   const tab = tabs.some(([path]) => path === named) ? named : "";
   const people = (tokens.data?.tokens ?? [])
     .filter((t) => live(t) && /^(agent|operator|admin)$/.test(t.role))
@@ -181,7 +182,7 @@ export function Access() {
               const short = list.filter((t) => t.role === "task" || t.role === "node");
               return (
                 <>
-                  <Head of="c-four" names={["Token", "Labels", "Last request", ""]} />
+                  <Head of="c-four c-tok" names={["Token", "Labels", "Last request", ""]} />
                   <Tokens list={list.filter((t) => !short.includes(t))} reload={tokens.reload} />
                   {short.length > 0 && (
                     <details class="more">
@@ -204,8 +205,9 @@ export function Access() {
               <ul class="list">
                 {list.map((s) => (
                   <li class="row c-four" key={s.id}>
-                    <span class="clip">
-                      <b>{visible(s.principal)}</b> {s.id === me.value.id && <Tag is="ok">this browser</Tag>}
+                    <span class="named">
+                      <b>{visible(s.principal)}</b>
+                      {s.id === me.value.id && <Tag is="ok">this browser</Tag>}
                     </span>
                     <span class="m opt clip">{s.id}</span>
                     <span class="who">
@@ -273,7 +275,7 @@ export function Access() {
           <Show of={rules}>
             {({ rules: list }) => (
               <>
-                {list.map((r) => (
+                {[...list].sort((a, b) => Number(b.id === wanted) - Number(a.id === wanted)).map((r) => (
                   <div class="code" key={`${r.file}:${r.line}`}>
                     <div class="h">
                       <span>
@@ -301,7 +303,7 @@ export function Access() {
             {({ secrets: list }) =>
               list.length === 0 ? (
                 <Empty command="junctor secrets set NAME">
-                  No secret is stored. Secrets are set at the terminal, and never shown here:
+                  No secret is stored. Store one at the terminal:
                 </Empty>
               ) : (
                 <ul class="list">

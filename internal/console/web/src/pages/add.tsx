@@ -21,7 +21,11 @@ const synced = (r: any) => {
 };
 
 const kinds: Record<string, Choice> = {
-  program: { title: "MCP server that runs here", about: "A program on this machine: paste the lines that its documentation has for a client.", page: () => <Import /> },
+  program: {
+    title: "MCP server that runs here",
+    about: "A program on the machine that junctor runs on: paste the lines that its documentation has for a client.",
+    page: () => <Import />,
+  },
   mcp: {
     title: "MCP server at an address",
     about: "One that runs somewhere else, or is offered as a service.",
@@ -29,7 +33,7 @@ const kinds: Record<string, Choice> = {
       ["name", "Name"],
       ["url", "URL"],
       ["secret", "Secret with its bearer token", "secret"],
-      ["private", "It is on this machine or in a private network", "check"],
+      ["private", "It is on the machine that junctor runs on, or in a private network", "check"],
     ],
     add: (v) => upstream({ name: v.name, url: v.url, bearer_secret: some(v.secret), private_network: v.private === "on" }),
   },
@@ -42,7 +46,7 @@ const kinds: Record<string, Choice> = {
       ["document", "URL of the document"],
       ["url", "URL of the API, if it is another server", "optional"],
       ["secret", "Secret for the API", "secret"],
-      ["private", "It is on this machine or in a private network", "check"],
+      ["private", "It is on the machine that junctor runs on, or in a private network", "check"],
     ],
     add: (v) => upstream({ name: v.name, kind: "openapi", document: v.document, url: some(v.url), api_secret: some(v.secret), private_network: v.private === "on" }),
   },
@@ -53,7 +57,7 @@ const kinds: Record<string, Choice> = {
       ["name", "Name"],
       ["url", "URL of the API"],
       ["secret", "Secret for the API", "secret"],
-      ["private", "It is on this machine or in a private network", "check"],
+      ["private", "It is on the machine that junctor runs on, or in a private network", "check"],
     ],
     add: (v) => upstream({ name: v.name, kind: "graphql", url: v.url, api_secret: some(v.secret), private_network: v.private === "on" }),
   },
@@ -64,7 +68,7 @@ const kinds: Record<string, Choice> = {
       ["name", "Name"],
       ["url", "URL of the card"],
       ["secret", "Secret with its bearer token", "secret"],
-      ["private", "It is on this machine or in a private network", "check"],
+      ["private", "It is on the machine that junctor runs on, or in a private network", "check"],
     ],
     add: (v) => upstream({ name: v.name, kind: "a2a", url: v.url, bearer_secret: some(v.secret), private_network: v.private === "on" }),
   },

@@ -241,7 +241,7 @@ export function ApprovalPage(p: { id: string }) {
                   <Tag is={states[a.state]}>{a.state}</Tag> {a.decision && a.decision !== "deny" ? `(${a.decision})` : ""} {a.decided_by && `by ${visible(a.decided_by)}`}
                 </p>
               )}
-              {failed.value && <Trouble error={failed.value} />}
+              {failed.value && <Trouble error={failed.value} acted />}
               <dl>
                 <dt>Waiting</dt>
                 <dd>

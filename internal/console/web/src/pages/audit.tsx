@@ -46,6 +46,21 @@ export function EventTag(p: { r: Row }) {
   return <Tag is={p.r.success === false ? "bad" : p.r.event.startsWith("confirmation_req") ? "wait" : ""}>{eventWord(p.r.event)}</Tag>;
 }
 
+/** Why a call failed. The caller of a hidden tool is told that there is none; the record has the rules that hid it. */
+export function cause(r: Row): string {
+  const m = r.metadata ?? {};
+  if (m.code !== "unknown_capability" || m.reason) return visible(r.error ?? "");
+  const who = visible(m.principal?.id ?? r.user_id ?? "the caller");
+  const rules = forbids(r);
+  return rules ? `forbidden by the rule “${visible(rules)}” for ${who}` : `not visible to ${who}`;
+}
+
+/** The rules that forbade a call, or "". */
+function forbids(r: Row): string {
+  const d = r.metadata?.decision;
+  return d?.effect === "forbid" ? (d.policy_ids ?? []).join(", ") : "";
+}
+
 /** A record without the members that it leaves empty. */
 function known(v: any): any {
   if (!v || typeof v !== "object" || Array.isArray(v)) return v;
@@ -175,9 +190,9 @@ export function Audit() {
                     <span class="clip">
                       <EventTag r={r} />
                     </span>
-                    <span class="clip" title={visible(r.error ?? "")}>
+                    <span class="clip" title={cause(r)}>
                       {subject(r) !== eventWord(r.event) ? subject(r) : "–"}{" "}
-                      <span class="who">{visible(r.error ?? (r.metadata?.file ? r.metadata.change : "") ?? "")}</span>
+                      <span class="who">{r.error ? cause(r) : visible((r.metadata?.file && r.metadata.change) || "")}</span>
                     </span>
                     <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
                   </a>
@@ -242,7 +257,13 @@ export function AuditRecord(p: { seq: string }) {
             </Title>
             <div class="two">
               <div>
-                {r.error && <p class="note bad">{visible(r.error)}</p>}
+                {r.error && (
+                  <p class="note bad">
+                    {cause(r)}{" "}
+                    {forbids(r) && <a href={href(`/access/rules?rule=${encodeURIComponent(m.decision.policy_ids[0])}`)}>Show the rules</a>}
+                    {cause(r) !== visible(r.error) && <div class="who">The caller received: {visible(r.error)}</div>}
+                  </p>
+                )}
                 {trail.data && (
                   <>
                     <h2>
@@ -254,7 +275,7 @@ export function AuditRecord(p: { seq: string }) {
                           <a class={`row c-flat ${s.seq === r.seq ? "sel" : ""}`} href={href(`/audit/${s.seq}`)}>
                             <EventTag r={s} />
                             <span class="clip">
-                              {subject(s)} {s.error && <span class="who">{visible(s.error)}</span>}
+                              {subject(s)} {s.error && <span class="who">{cause(s)}</span>}
                             </span>
                             <span class="who opt">{s.metadata?.duration_ms ? `${s.metadata.duration_ms} ms` : ""}</span>
                             <span class="t">{new Date(s.timestamp).toLocaleTimeString()}</span>
@@ -279,7 +300,7 @@ export function AuditRecord(p: { seq: string }) {
                   </>
                 )}
                 <h2>The record</h2>
-                <div class="code">
+                <div class="code full">
                   <pre tabIndex={0}>{json(known(r))}</pre>
                 </div>
               </div>

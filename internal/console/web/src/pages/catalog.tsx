@@ -19,6 +19,7 @@ interface Tool {
   effect: string;
   state: string;
   decision: string;
+  because?: string;
   rules?: { id: string; file: string; line: number; text?: string }[];
   description?: string;
   app?: AppOf;
@@ -124,6 +125,20 @@ function About(p: { of: Tool }) {
   );
 }
 
+const outcomes: Record<string, string> = { allow: "allowed, no one else is asked", ask: "asks first for an approval", deny: "forbidden" };
+
+/** What a call of the person who is signed in would come to. */
+function Outcome(p: { of: Tool }) {
+  const { decision, because, effect, rules } = p.of;
+  const why = because || (decision === "deny" && rules?.map((r) => r.id).join(", "));
+  return (
+    <p class="hint">
+      Runs as <b>{visible(me.value.principal)}</b>: {outcomes[decision] ?? visible(decision)}
+      {why && ` (${visible(why)})`}. It {effectWords(effect, true)}.
+    </p>
+  );
+}
+
 /** Whose decisions are shown. */
 function For(p: { as: string | null; people: string[] }) {
   return (
@@ -145,13 +160,20 @@ export function CatalogEntry(p: { action: string }) {
   const { as, name, people } = usePerspective();
   const why = useLoad<Explained>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
   const words = p.action.split(/[./]/).pop() ?? "";
-  const tools = useLoad<{ tools: Tool[] }>(as === null ? null : `/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}${as && `&as=${encodeURIComponent(as)}`}`, /^catalog\./);
+  const list = `/api/v1/tools?limit=1000&q=${encodeURIComponent(words)}`;
+  const topics = /^(catalog|grant|policy)\./;
+  const tools = useLoad<{ tools: Tool[] }>(as === null ? null : `${list}${as && `&as=${encodeURIComponent(as)}`}`, topics);
+  const own = useLoad<{ tools: Tool[] }>(list, topics); // as the caller
   const entry = useSignal<any>(null);
   useEffect(() => {
     // The agents' catalog has descriptions and schemas.
     void get(`/api/v1/catalog/agent?action=${encodeURIComponent(p.action)}`).then((found) => (entry.value = found.actions[0] ?? null));
   }, [p.action]);
-  const mine = (tools.data?.tools ?? []).filter((t) => toolOf(t.tool) === toolOf(p.action));
+  const ofTool = (of: { tools: Tool[] } | null) => (of?.tools ?? []).filter((t) => toolOf(t.tool) === toolOf(p.action));
+  const mine = ofTool(tools.data);
+  const offers = ofTool(own.data);
+  const chosen = offers.find((t) => t.provider === why.data?.selected?.provider) ?? offers[0];
+  const harmless = chosen !== undefined && /^(read|write)$/.test(chosen.effect);
   const shows = mine.find((t) => t.app?.resource);
   const input = useSignal("{}");
   const answer = useSignal<any>(undefined);
@@ -180,12 +202,15 @@ export function CatalogEntry(p: { action: string }) {
             <textarea value={input.value} spellcheck={false} onInput={(e) => (input.value = e.currentTarget.value)} />
           </label>
           <div class="btns">
-            <Act do={() => send(true)}>Dry run</Act>
-            <Act kind="p" do={() => send(false)}>
+            <Act kind={harmless ? "" : "p"} do={() => send(true)}>
+              Dry run
+            </Act>
+            <Act kind={harmless ? "p" : ""} do={() => send(false)}>
               Call it
             </Act>
           </div>
-          {failed.value && <Trouble error={failed.value} />}
+          {chosen && <Outcome of={chosen} />}
+          {failed.value && <Trouble error={failed.value} acted />}
           {answer.value?.result?.content && shows && <App tool={shows.tool} input={sent.value} result={answer.value.result} />}
           {answer.value !== undefined && (
             <div class="code">

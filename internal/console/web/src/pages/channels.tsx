@@ -91,6 +91,11 @@ function Add({ kinds, done }: { kinds: any[]; done: () => void }) {
   const form = useSignal({ account: "", secret: "", url: "", guests: "", tasks: false, greet: false });
   const set = (part: object) => (form.value = { ...form.value, ...part });
   const chosen = kinds.find((k) => k.name === kind.value);
+  const create = async () => {
+    await post(base, { kind: kind.value, ...form.value, guests: form.value.guests.split(/\s+/).filter(Boolean) });
+    set({ account: "", url: "", guests: "" });
+    done();
+  };
   const text = (name: "account" | "url" | "guests", label: string) => (
     <label class="field">
       {label}
@@ -116,21 +121,24 @@ function Add({ kinds, done }: { kinds: any[]; done: () => void }) {
       </label>
       <p class="sub">{visible(chosen?.blurb)}</p>
       <label class="field">
-        Secret with the token
+        Secret with the token (required)
         <select value={form.value.secret} onChange={(e) => set({ secret: e.currentTarget.value })}>
-          <option value="">choose one; junctor secrets set NAME stores it</option>
+          <option value="">choose one</option>
           {(secrets.data?.secrets ?? []).map((s) => (
             <option key={s.name}>{s.name}</option>
           ))}
         </select>
+        <span class="hint">
+          Store one at the terminal: <code class="m">junctor secrets set NAME</code>
+        </span>
       </label>
       {text("account", "Name of the account here (default)")}
-      {text("url", chosen?.needs_url ? "Address of the service" : "Another address of the service (optional)")}
+      {text("url", chosen?.needs_url ? "Address of the service (required)" : "Another address of the service (optional)")}
       {text("guests", "Ids of groups in which people who are not paired may talk to the agent, which only reads for them (optional)")}
       {check("tasks", "Operators get the starts, questions and results of all tasks")}
       {check("greet", "People who are not paired get one line as an answer")}
       <div class="btns">
-        <Act kind="p" do={() => post(base, { kind: kind.value, ...form.value, guests: form.value.guests.split(/\s+/).filter(Boolean) }).then(() => ((form.value = { ...form.value, account: "", url: "", guests: "" }), done()))}>
+        <Act kind="p" off={!form.value.secret || (chosen?.needs_url && !form.value.url.trim())} do={create}>
           Add the account
         </Act>
       </div>

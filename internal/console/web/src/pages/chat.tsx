@@ -208,9 +208,20 @@ export function Chat(p: { session: string }) {
             <div>
               {rows === 0 && (
                 <div class="empty">
-                  Nothing was said yet.
-                  <br />
-                  Type <kbd>/</kbd> to see the commands.
+                  {runs.error?.reason === "agent_off" ? (
+                    <>
+                      <p>The agent is off: no model is set up, or agent.tools is off.</p>
+                      <p>
+                        To set a model up, write <code>model.kind</code>, <code>model.url</code> and <code>model.name</code> into
+                        config.yaml, and restart the server.
+                      </p>
+                    </>
+                  ) : (
+                    runs.data && <p>The agent answers, with the model that config.yaml names.</p>
+                  )}
+                  <p>
+                    Type <kbd>/</kbd> to see the commands.
+                  </p>
                 </div>
               )}
               {messages.map((m, i) => (

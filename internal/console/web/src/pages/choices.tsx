@@ -8,17 +8,19 @@ interface Event {
   event: string;
   occurredAt: string;
   generation: number;
+  workspaceId: string;
+  agentId: string;
   correlationId?: string;
   payload: Record<string, any>;
 }
 
 const words: Record<string, [Meaning, string]> = {
-  "capability.conflict.detected": ["wait", "conflict"],
+  "capability.conflict.detected": ["wait", "open"],
   "capability.provider.selected": ["", "chosen"],
   "capability.fallback.selected": ["wait", "fallback"],
   "capability.name.disambiguated": ["", "renamed"],
-  "capability.route.vetoed": ["bad", "vetoed"],
-  "capability.slot.selected": ["", "slot"],
+  "capability.route.vetoed": ["bad", "blocked"],
+  "capability.slot.selected": ["", "empty"], // without a winner
   "capability.selection.failed": ["bad", "not decided"],
 };
 
@@ -36,11 +38,33 @@ const because: Record<string, string> = {
   composed: "all of them run",
 };
 
+/** The kind of an event that names no reason. */
+const kinds: Record<string, string> = {
+  "capability.conflict.detected": "a conflict",
+  "capability.name.disambiguated": "a name",
+  "capability.route.vetoed": "a route",
+  "capability.slot.selected": "a slot",
+};
+
+const subjectOf = (p: Event["payload"]): string => p.action ?? p.slot ?? p.declaredName ?? p.key ?? "";
+const decides = (e: Event) => !e.payload.error && Boolean(e.payload.winner || (e.payload.providerKey && e.event.endsWith(".selected")));
+
+/** The outcome of the event at i of a list with the newest first. One that a later decision settled is not shown as wrong. */
+function outcomeOf(list: Event[], i: number): [Meaning, string] {
+  const e = list[i];
+  const given = words[e.event] ?? ["", e.event.replace("capability.", "").replaceAll(".", " ")];
+  const [meaning, word]: [Meaning, string] = e.payload.error ? ["bad", "not decided"] : e.payload.winner ? ["", "chosen"] : given;
+  const of = (x: Event) => [subjectOf(x.payload), x.workspaceId, x.agentId].join("\n");
+  const settled = meaning && !decides(e) && list.slice(0, i).some((x) => decides(x) && of(x) === of(e));
+  return settled ? ["", "settled later"] : [meaning, word];
+}
+
 /** What an event is about, and its outcome. */
 function about(e: Event): [string, string] {
   const p = e.payload;
-  const what = p.action ?? p.slot ?? p.name ?? p.conflict ?? e.event;
-  const outcome = p.error ? String(p.error).replaceAll("_", " ") : (p.providerKey ?? p.winner ?? p.requested ?? p.reason ?? p.code ?? "");
+  const what = subjectOf(p) || e.event;
+  const wrong = String(p.error ?? p.code ?? p.reasonCode ?? "").replaceAll("_", " ");
+  const outcome = wrong || (p.providerKey ?? p.winner ?? p.publicName ?? p.resolution ?? p.requested ?? "");
   return [p.action ? toolOf(what) : visible(what), withNames(String(outcome))];
 }
 
@@ -114,17 +138,17 @@ export function Choices() {
             <Empty>No call was made since the server started. The first one appears here.</Empty>
           ) : (
             <ul class="list" aria-label="Latest decisions">
-              {list.map((e) => {
-                const [meaning, word] = words[e.event] ?? ["", e.event.replace("capability.", "").replaceAll(".", " ")];
+              {list.map((e, i) => {
+                const [meaning, word] = outcomeOf(list, i);
                 const [what, outcome] = about(e);
                 const by = String(e.payload.decidedBy ?? "");
                 const row = (
                   <>
-                    <Tag is={e.payload.error ? "bad" : meaning}>{word}</Tag>
+                    <Tag is={meaning}>{word}</Tag>
                     <span class="clip">
                       <b>{what}</b> <span class="who">{outcome}</span>
                     </span>
-                    <span class="who opt clip">{because[by] ?? visible(by.replaceAll("_", " "))}</span>
+                    <span class="who opt clip">{(because[by] ?? visible(by.replaceAll("_", " "))) || kinds[e.event]}</span>
                     <Ago at={e.occurredAt} />
                   </>
                 );

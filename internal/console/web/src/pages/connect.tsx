@@ -53,7 +53,7 @@ export function Connect() {
       >
         Connect an agent
       </Title>
-      <h2>On this machine</h2>
+      <h2>On the machine that junctor runs on</h2>
       {failed.value && <Trouble error={failed.value} />}
       {undone.value && (
         <p class="note" role="status">
@@ -64,7 +64,7 @@ export function Connect() {
         {({ clients: list }) => (
           <>
             {list.some(here) ? (
-              <ul class="list" aria-label="Programs on this machine">
+              <ul class="list" aria-label="Programs on the machine that junctor runs on">
                 {list.filter(here).map((c) => (
                   <li key={c.name}>
                     <div class="row c-four">
@@ -104,13 +104,13 @@ export function Connect() {
               </ul>
             ) : (
               <Empty>
-                No program that junctor can set up was found on this machine. Install one of those below and it appears here, or connect any
-                other program with a token.
+                No program that junctor can set up was found on the machine that junctor runs on. Install one of those below and it
+                appears here, or connect any other program with a token.
               </Empty>
             )}
             {!list.every(here) && (
               <ul class="absent" aria-label="Programs that were not found">
-                <li class="lead">Not found on this machine:</li>
+                <li class="lead">Not found:</li>
                 {list
                   .filter((c) => !here(c))
                   .map((c) => (

@@ -20,7 +20,7 @@ const places: [value: string, label: string, field: string, placeholder: string,
   ["repo", "A clone of a git repository", "Repository", "owner/name or a URL", "The agent works on a branch of the clone."],
   [
     "checkout",
-    "A git checkout on this machine",
+    "A git checkout on the machine that junctor runs on",
     "Folder of the checkout",
     "/path/to/project",
     "The agent works on a branch of its own; your files stay as they are.",
@@ -66,7 +66,7 @@ export function NewTask() {
       const f = e as Failure;
       const { tree_hash: hash, text } = f.details ?? {};
       if (f.reason === "setup_required" && hash) setup.value = { hash: String(hash), text: String(text) };
-      else if (f.code !== "cancelled") failed.value = [f];
+      else failed.value = [f];
     }
   };
   return (
@@ -79,7 +79,7 @@ export function NewTask() {
       </Title>
       <form class="form" onSubmit={(e) => e.preventDefault()}>
         <label class="field">
-          What is to be done
+          What is to be done (required)
           <textarea class="words" placeholder="Add a health check to the API, with a test." value={v.task} onInput={set("task")} />
         </label>
         <label class="field">
@@ -97,7 +97,7 @@ export function NewTask() {
         </label>
         {programs.data && agents.length === 0 && (
           <p class="note">
-            No coding agent is installed on this machine. Install one, for example with{" "}
+            No coding agent is installed on the machine that junctor runs on. Install one, for example with{" "}
             <span class="m">{visible(list.find((p) => p.installCommand)?.installCommand)}</span>, or choose the shell.
           </p>
         )}
@@ -114,7 +114,7 @@ export function NewTask() {
         </label>
         {place[2] && (
           <label class="field">
-            {place[2]}
+            {place[2]} (required)
             <input value={v.at} placeholder={place[3]} spellcheck={false} autocomplete="off" onInput={set("at")} />
           </label>
         )}
@@ -166,7 +166,7 @@ export function NewTask() {
           </div>
         )}
         {failed.value.map((f) => (
-          <Trouble key={f.message} error={f} />
+          <Trouble key={f.message} error={f} acted />
         ))}
         {made.value && (
           <p class="who">

@@ -4,7 +4,7 @@ import { type Approval, pendingPath } from "../approval";
 import { Pending } from "./approvals";
 import { topics } from "./answers";
 import { type Task, type Thread, taskTitle, threadsPath } from "./tasks";
-import { type Row, needsApproval, subject } from "./audit";
+import { type Row, cause, needsApproval, subject } from "./audit";
 
 export function Now() {
   const approvals = useLoad<{ approvals: Approval[] }>(pendingPath, topics);
@@ -120,7 +120,7 @@ export function Now() {
                   <a class="row c-flat" href={href(`/audit/${r.seq}`)}>
                     <Tag is="bad">{r.event === "permission_denied" ? "Refused" : r.success === false ? "Failed" : "Warning"}</Tag>
                     <span class="clip">
-                      <b>{subject(r)}</b> <span class="who">{visible(r.error ?? "")}</span>
+                      <b>{subject(r)}</b> <span class="who">{cause(r)}</span>
                     </span>
                     <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
                     <Ago at={r.timestamp} />

@@ -173,26 +173,26 @@ export function ProviderPage(p: { name: string }) {
           >
             {visible(u.name)}
           </Title>
-          <div class="two after">
+          {u.counts?.held + u.counts?.quarantined > 0 && (
+            <div class="note">
+              <p>{u.counts.held + u.counts.quarantined} definitions changed or are new. Agents do not see them until you have looked.</p>
+              <div class="btns">
+                <Act do={async () => (diff.value = await get(`${base}/diff`))}>Show the changes</Act>
+                {diff.value && (
+                  <Act kind="p" do={() => post(`${base}/approve`, {}).then(() => ((diff.value = null), one.reload()))}>
+                    Approve what is shown
+                  </Act>
+                )}
+              </div>
+            </div>
+          )}
+          {diff.value && (
+            <div class="code">
+              <pre tabIndex={0}>{json(diff.value)}</pre>
+            </div>
+          )}
+          <div class="two">
             <div>
-              {u.counts?.held + u.counts?.quarantined > 0 && (
-                <div class="note">
-                  <p>{u.counts.held + u.counts.quarantined} definitions changed or are new. Agents do not see them until you have looked.</p>
-                  <div class="btns">
-                    <Act do={async () => (diff.value = await get(`${base}/diff`))}>Show the changes</Act>
-                    {diff.value && (
-                      <Act kind="p" do={() => post(`${base}/approve`, {}).then(() => ((diff.value = null), one.reload()))}>
-                        Approve what is shown
-                      </Act>
-                    )}
-                  </div>
-                </div>
-              )}
-              {diff.value && (
-                <div class="code">
-                  <pre tabIndex={0}>{json(diff.value)}</pre>
-                </div>
-              )}
               {[...new Set<string>((u.definitions ?? []).map((d: any) => d.kind))].map((kind) => (
                 <Definitions key={kind} kind={kind} list={u.definitions.filter((d: any) => d.kind === kind)} tools={tools.data?.tools ?? []} as={as ?? ""} name={name} />
               ))}
