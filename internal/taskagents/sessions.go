@@ -77,8 +77,8 @@ func (s *Service) open(ctx context.Context) error {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Cloned: s.folders.cloned,
-		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
+		CloneOf: s.folders.cloneOf,
+		Tokens:  taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
 		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Prove: t.proofs.prove, Logger: s.logger,
 	})
 	if err != nil {
@@ -107,6 +107,9 @@ func (s *Service) open(ctx context.Context) error {
 // ask lets the coordinator decide about a tool call for which a preset requires a question.
 // The result is false if the user has to decide.
 func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
+	if d.Rule == permit.BySettings { // only a user lets an agent write what programs run commands from
+		return d, false
+	}
 	allow, reason, ok := t.threads.coordinator.Permit(ctx, session, tool, input)
 	d.Rule, d.Reason, d.Effect = permit.ByCoordinator, reason, permit.Deny
 	if allow {

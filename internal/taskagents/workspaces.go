@@ -33,8 +33,13 @@ type workspaces struct {
 	log     func(what string, err error)
 }
 
-// cloned reports whether a folder is in a cloned repository.
-func (w *workspaces) cloned(dir string) bool { return w.Manager != nil && w.Cloned(dir) }
+// cloneOf returns the root of the cloned repository that a folder is in, or "".
+func (w *workspaces) cloneOf(dir string) string {
+	if w.Manager == nil {
+		return ""
+	}
+	return w.CloneOf(dir)
+}
 
 // openWorkspaces sets s.folders and opens the folders that earlier processes created. If git
 // is missing or the repositories cannot be opened, it logs that and succeeds.

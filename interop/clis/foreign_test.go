@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func hostileRepository(ran string) map[string]string {
 }
 
 // TestAClonedRepositoryRunsNothing: no program runs a command from the project settings of a cloned
-// repository. Gemini CLI, which cannot be kept from it, is not started. With the preset autonomous, which
+// repository, nor in a folder below. Gemini CLI and Pi, which cannot be kept from it, are not started. With the preset autonomous, which
 // asks nothing, these settings are used, so that the repository is one that would have run commands.
 func TestAClonedRepositoryRunsNothing(t *testing.T) {
 	bin, _ := commands(t)
@@ -63,29 +64,34 @@ func TestAClonedRepositoryRunsNothing(t *testing.T) {
 				mode = "pty"
 			}
 			for _, tt := range []struct {
-				mode, preset string
-			}{{mode, "standard"}, {"pty", "permissive"}, {mode, "autonomous"}} {
-				t.Run(tt.mode+" "+tt.preset, func(t *testing.T) { r.opensClone(t, tt.mode, tt.preset) })
+				mode, preset, below string
+			}{{mode, "standard", ""}, {"pty", "permissive", ""}, {mode, "permissive", "part"}, {mode, "autonomous", ""}} {
+				t.Run(tt.mode+" "+tt.preset+" "+tt.below, func(t *testing.T) { r.opensClone(t, tt.mode, tt.preset, tt.below) })
 			}
 		})
 	}
 }
 
-// opensClone starts a session in a hostile repository.
-func (r *run) opensClone(t *testing.T, mode, preset string) {
-	dir, ran := r.workspace(t, "clone-"+mode+"-"+preset), folder(t)
+// opensClone starts a session in a hostile repository, or in a folder below it.
+func (r *run) opensClone(t *testing.T, mode, preset, below string) {
+	dir, ran := r.workspace(t, "clone-"+mode+"-"+preset+below), folder(t)
 	for name, text := range hostileRepository(ran) {
 		ok(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		ok(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	body := r.spawning(mode, preset, dir, "Greet me. PLAY-HELLO", "")
+	ok(t, os.MkdirAll(filepath.Join(dir, below), 0o700))
+	ok(t, exec.Command("git", "init", "-q", dir).Run()) // programs look for settings up to the root of a repository
+	body := r.spawning(mode, preset, filepath.Join(dir, below), "Greet me. PLAY-HELLO", "")
 	body["metadata"] = map[string]any{"keepAliveAfterComplete": true, "threadId": "one", "repo": "https://forge.example/acme/widget"}
-	if r.name == string(coding.Gemini) && preset != "autonomous" {
+	if (r.name == string(coding.Gemini) || r.name == string(coding.Pi)) && preset != "autonomous" && below == "" {
 		status, answer := r.request(t, "POST", "/api/coding-agents/spawn", body)
 		if status != http.StatusBadRequest || !strings.Contains(answer, "project_settings") {
 			t.Errorf("starting %s: %d %s, want 400 project_settings", r.name, status, answer)
 		}
 		return
+	}
+	if below != "" && (r.name == string(coding.Gemini) || r.name == string(coding.Pi)) {
+		t.Skip("the root is known for workspaces only: TestProjectSettingsOfAClonedRepositoryAreNotUsed")
 	}
 	s := r.spawned(t, body)
 	s = r.completed(t, s.ID, 1)
@@ -119,11 +125,14 @@ func TestAProgramAsksBeforeItWritesProjectSettings(t *testing.T) {
 			}
 			t.Parallel()
 			r := &run{program: c, plane: newPlane(t, built.Junctor(t), c.files)}
-			dir := r.workspace(t, "settings")
+			dir, settings := r.workspace(t, "settings"), "/opencode.json"
+			if c.name == string(coding.Gemini) { // whose policy sees the path as it is written
+				settings = "/.gemini//settings.json"
+			}
 			var err error
 			r.fake, err = scriptedmodel.Start(scriptedmodel.Script{"PLAY-SETTINGS": {
 				{Write: &scriptedmodel.File{Path: filepath.Join(dir, "plain.txt"), Text: "x\n"}},
-				{Write: &scriptedmodel.File{Path: filepath.Join(dir, "opencode.json"), Text: "{}\n"}},
+				{Write: &scriptedmodel.File{Path: dir + settings, Text: "{}\n"}},
 				{Say: "So be it."},
 			}})
 			ok(t, err)

@@ -303,6 +303,19 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	return a.info(i), nil
 }
 
+// cloneOf returns the root of the cloned repository that a session works in, or "".
+func (a *Agents) cloneOf(g *agent, m meta) string {
+	if a.cfg.CloneOf != nil {
+		if root := a.cfg.CloneOf(g.workdir); root != "" {
+			return root
+		}
+	}
+	if m.Repo != "" {
+		return g.workdir
+	}
+	return ""
+}
+
 // sameModel sets the model of a request that continues a conversation and names none: that of the caller's listed
 // session that had it.
 func (a *Agents) sameModel(by capability.Principal, name programs.Name, req *Request) {
@@ -351,7 +364,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		Framework: g.framework, Binary: program.Path, Version: program.Version, Password: rand.Text(),
 		Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Structured: g.structured,
-		Repo: m.Repo != "", Cloned: m.Repo != "" || a.cfg.Cloned != nil && a.cfg.Cloned(g.workdir),
+		Repo: m.Repo != "", Clone: a.cloneOf(g, m),
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
 		Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,

@@ -84,7 +84,8 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) Verdict {
 	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == Permission && !g.structured)
 	v := Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason, By: sessions.ByPreset}
-	v.Ask = d.Effect == permit.Ask && d.Rule == permit.BySettings && g.framework == programs.Claude // others have no such reply
+	v.Ask = d.Effect == permit.Ask && d.Rule == permit.BySettings &&
+		(g.framework == programs.Claude || g.framework == programs.Gemini) // others have no such reply
 	if d.Rule == permit.ByCoordinator {
 		v.By = sessions.ByAnswer
 	}

@@ -67,8 +67,8 @@ type Config struct {
 	Server   func() string
 	Parent   map[string]string // environment of the server
 	UID      int
-	Roots    []string              // folders that sessions may work in
-	Cloned   func(dir string) bool // reports whether a folder is in a cloned repository; nil: none is
+	Roots    []string                // folders that sessions may work in
+	CloneOf  func(dir string) string // returns the root of the cloned repository that a folder is in, or ""; nil: always ""
 	Rules    []*detect.File
 	Check    func(ctx context.Context) []preflight.Result
 	Sessions *sessions.Manager

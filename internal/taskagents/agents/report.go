@@ -272,6 +272,8 @@ func (r Report) Reply(v Verdict) json.RawMessage {
 		doc = out{specific{Name: r.Event, Before: "ask", Reason: v.Reason}}
 	case r.Event == "BeforeTool" && v.Deny:
 		doc = map[string]string{"decision": "deny", "reason": v.Reason}
+	case r.Event == "BeforeTool" && v.Ask:
+		doc = map[string]string{"decision": "ask", "reason": v.Reason}
 	case r.Event == "AfterTool":
 		doc = map[string]bool{"continue": true}
 	}

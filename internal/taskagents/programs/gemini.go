@@ -72,7 +72,7 @@ func (b *build) gemini() error {
 		"hooks":       b.geminiHooks(),
 		"mcpServers":  object{"junctor": object{"httpUrl": b.Server + "/mcp", "headers": object{"Authorization": "Bearer $ELIZA_HOOK_TOKEN"}}},
 	}
-	if b.Cloned && b.Preset != Autonomous { // variables such as LD_PRELOAD run commands
+	if b.distrusts() { // variables such as LD_PRELOAD run commands
 		settings["advanced"] = object{"ignoreLocalEnv": true}
 	}
 	security := object{"environmentVariableRedaction": object{"allowed": []string{
@@ -148,7 +148,12 @@ func geminiPolicy(p Preset) string {
 // letter case. JavaScript has no flag for that within an expression.
 func settingsPattern() string {
 	var out strings.Builder
-	for _, r := range strings.Join(allProjectSettings(), "|") {
+	var first []string // folders within them may be written in several ways
+	for _, name := range allProjectSettings() {
+		name, _, _ = strings.Cut(name, "/")
+		first = append(first, name)
+	}
+	for _, r := range strings.Join(slices.Compact(first), "|") {
 		switch {
 		case unicode.IsLetter(r):
 			out.WriteString("[" + string(r) + string(unicode.ToUpper(r)) + "]")

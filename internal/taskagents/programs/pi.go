@@ -19,7 +19,7 @@ func piProgram() Program {
 			{ShellUse, []string{"bash"}},
 		},
 		Files:           []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".pi/settings.json", "json")},
-		ProjectSettings: []string{".pi"},
+		ProjectSettings: []string{".pi/settings.json", ".pi/extensions"},
 		Greeting:        "π - ", DeliverDelay: defaultDeliverDelay, NoServer: true,
 		plan:     (*build).pi,
 		approval: func(p Preset, a *Approval) { a.CLIFlags = append(a.CLIFlags, piFlags(p)...) },
@@ -33,6 +33,9 @@ func (b *build) pi() error {
 	b.withoutEditor()
 	flags := []string{"--append-system-prompt", b.private(b.memory(), "memory.md")}
 	flags = append(flags, b.piTools()...)
+	if err := b.refuseForeignSettings(); err != nil { // it runs the npmCommand that they name
+		return err
+	}
 	if b.withoutForeignSettings() {
 		flags = append(flags, "--no-extensions")
 	}

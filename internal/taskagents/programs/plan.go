@@ -34,8 +34,8 @@ type Spawn struct {
 	Home    string
 	OwnHome bool // Home belongs to the session
 	UID     int
-	Repo    bool // the task has a repository
-	Cloned  bool // Workdir is in a repository that was cloned, which may be that of others
+	Repo    bool   // the task has a repository
+	Clone   string // root of the cloned repository that Workdir is in, without symbolic links; "": none
 	// Structured plans for structured mode, whose protocol asks for permissions, instead of a hook.
 	Structured bool
 

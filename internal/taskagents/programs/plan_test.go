@@ -495,7 +495,8 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 		{programs.Claude, ".claude/settings.local.json", true, programs.Readonly, "--setting-sources=user", true},
 		{programs.Claude, ".claude/skills/a", true, programs.Permissive, "--setting-sources=user", true},
 		{programs.Claude, ".mcp.json", true, programs.Standard, "--setting-sources=user", true},
-		{programs.Claude, "README.md", true, programs.Standard, "--setting-sources=user", false},
+		{programs.Claude, "README.md", true, programs.Standard, "--setting-sources=user", true}, // a folder below may have some
+		{programs.Claude, "README.md", false, programs.Standard, "--setting-sources=user", false},
 		{programs.Claude, ".claude/settings.json", false, programs.Standard, "--setting-sources=user", false},
 		{programs.Claude, ".claude/settings.json", true, programs.Autonomous, "--setting-sources=user", false},
 		{programs.Codex, ".codex/config.toml", true, programs.Permissive, `trust_level = "untrusted"`, true},
@@ -503,12 +504,17 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 		{programs.OpenCode, "opencode.json", true, programs.Standard, "OPENCODE_DISABLE_PROJECT_CONFIG=1", true},
 		{programs.OpenCode, ".opencode/plugin/a.js", true, programs.Standard, "OPENCODE_DISABLE_PROJECT_CONFIG=1", true},
 		{programs.OpenCode, ".opencode/plugin/a.js", true, programs.Autonomous, "OPENCODE_DISABLE_PROJECT_CONFIG=1", false},
-		{programs.Pi, ".pi/extensions/a.ts", true, programs.Readonly, "--no-extensions", true},
-		{programs.Pi, "README.md", true, programs.Readonly, "--no-extensions", false},
+		{programs.Pi, ".pi/extensions/a.ts", true, programs.Readonly, refused, true},
+		{programs.Pi, ".pi/settings.json", true, programs.Readonly, refused, true},
+		{programs.Pi, "README.md", true, programs.Readonly, "--no-extensions", true},
+		{programs.Pi, "README.md", false, programs.Readonly, "--no-extensions", false},
 		{programs.Gemini, ".gemini/settings.json", true, programs.Readonly, refused, true},
 		{programs.Gemini, ".gemini/settings.json", false, programs.Readonly, refused, false},
 		{programs.Gemini, ".gemini/settings.json", true, programs.Autonomous, refused, false},
 		{programs.Gemini, ".env", true, programs.Standard, `"ignoreLocalEnv":true`, true},
+		{programs.Gemini, "../.gemini/.env", true, programs.Standard, refused, true}, // the session works in a folder of the clone
+		{programs.Aider, "../.aider.conf.yml", true, programs.Standard, refused, true},
+		{programs.Gemini, "../../.gemini/.env", true, programs.Standard, refused, false},
 		{programs.Qwen, ".env", true, programs.Standard, refused, true},
 		{programs.Aider, ".aider.conf.yml", true, programs.Standard, refused, true},
 		{programs.Aider, "README.md", true, programs.Standard, refused, false},
@@ -516,7 +522,14 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s cloned=%t %s", tt.program, tt.file, tt.cloned, tt.preset), func(t *testing.T) {
 			t.Parallel()
 			s := spawn(tt.program, tt.preset)
-			s.Workdir, s.Cloned = t.TempDir(), tt.cloned
+			root := filepath.Join(t.TempDir(), "clone")
+			s.Workdir = filepath.Join(root, "part")
+			if tt.cloned {
+				s.Clone = root
+			}
+			if err := os.MkdirAll(s.Workdir, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Workdir, tt.file)), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -534,8 +547,9 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 			if strings.Contains(got, tt.want) != tt.holds {
 				t.Errorf("the plan is %s %v, want that it has %s: %t", got, err, tt.want, tt.holds)
 			}
-			if want := tt.holds && tt.want != refused && tt.file != ".env"; strings.Contains(got, "of the repository by itself: read it") != want {
-				t.Errorf("the plan is %s, want that the agent is asked to read the repository's instructions: %t", got, want)
+			instructed := tt.cloned && tt.preset != programs.Autonomous && (tt.program == programs.Claude || tt.program == programs.OpenCode)
+			if strings.Contains(got, "of the repository by itself: read it") != instructed {
+				t.Errorf("the plan is %s, want that the agent is asked to read the repository's instructions: %t", got, instructed)
 			}
 		})
 	}

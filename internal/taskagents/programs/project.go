@@ -11,27 +11,35 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// foreignSettings returns the first of the program's ProjectSettings in a cloned repository, or "". It returns
-// "" for a preset that asks nothing. Files that cannot be looked at count.
+// distrusts reports whether project settings are not used: those of a cloned repository may be of others. A preset
+// that asks nothing uses them.
+func (b *build) distrusts() bool { return b.Clone != "" && b.Preset != Autonomous }
+
+// foreignSettings returns the first of the program's ProjectSettings between the working folder, which it looks up
+// from, and the root of a cloned repository that it distrusts, or "". Files that cannot be looked at count.
 func (b *build) foreignSettings() string {
-	if !b.Cloned || b.Preset == Autonomous {
+	if !b.distrusts() {
 		return ""
 	}
-	for _, name := range b.program.ProjectSettings {
-		if _, err := os.Lstat(filepath.Join(b.Workdir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return name
+	for dir := b.Workdir; ; dir = filepath.Dir(dir) {
+		for _, name := range b.program.ProjectSettings {
+			if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+				return name
+			}
+		}
+		if dir == b.Clone || !strings.HasPrefix(dir, b.Clone+"/") {
+			return ""
 		}
 	}
-	return ""
 }
 
-// withoutForeignSettings reports whether the plan must turn the program's project settings off, and notes so.
+// withoutForeignSettings reports whether the plan must turn project settings off, also those that come later or are
+// in a folder below. It notes what is not used.
 func (b *build) withoutForeignSettings() bool {
-	name := b.foreignSettings()
-	if name != "" {
+	if name := b.foreignSettings(); name != "" {
 		b.note(name + " of the repository is not used: " + b.program.Title + " would run commands from it without a question")
 	}
-	return name != ""
+	return b.distrusts()
 }
 
 // refuseForeignSettings returns an error for a repository whose project settings the program cannot be kept

@@ -25,7 +25,7 @@ func (b *build) memory() string {
 	}
 	text := skills.Essentials(situation)
 	text += b.program.Advice
-	if b.foreignSettings() != "" {
+	if b.distrusts() && (b.Framework == Claude || b.Framework == OpenCode) {
 		text += fmt.Sprintf("- %s does not load %s of the repository by itself: read it, if there is one.\n", b.program.Title,
 			b.program.Files[0].RelativePath)
 	}

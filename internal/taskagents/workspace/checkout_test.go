@@ -378,20 +378,17 @@ func TestAFolderOfACloneIsCloned(t *testing.T) {
 	folder := s.provision(Request{Folder: true})
 	source := s.inspect()
 	part := s.part(source, "api", source.Head)
-	for _, tt := range []struct {
-		name, dir string
-		want      bool
-	}{
-		{"a clone", clone.Path, true},
-		{"below a clone", clone.Path + "/deep", true},
-		{"a worktree of it", worktree.Path, true},
-		{"beside a clone", clone.Path + "-more", false},
-		{"an empty folder", folder.Path, false},
-		{"a worktree of the user's checkout", part.Path, false},
-		{"the user's checkout", source.Path, false},
+	for _, tt := range []struct{ name, dir, want string }{
+		{"a clone", clone.Path, clone.Path},
+		{"below a clone", clone.Path + "/deep", clone.Path},
+		{"a worktree of it", worktree.Path, worktree.Path},
+		{"beside a clone", clone.Path + "-more", ""},
+		{"an empty folder", folder.Path, ""},
+		{"a worktree of the user's checkout", part.Path, ""},
+		{"the user's checkout", source.Path, ""},
 	} {
-		if got := s.m.Cloned(tt.dir); got != tt.want {
-			t.Errorf("Cloned(%s) = %t, want %t", tt.name, got, tt.want)
+		if got := s.m.CloneOf(tt.dir); got != tt.want {
+			t.Errorf("CloneOf(%s) = %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -294,12 +294,15 @@ func (m *Manager) List() []Workspace {
 	return slices.DeleteFunc(m.snapshot(), func(w Workspace) bool { return w.State != Ready })
 }
 
-// Cloned reports whether a folder is in a repository that was cloned, not in a worktree of a user's checkout. The path
-// is absolute, without links.
-func (m *Manager) Cloned(dir string) bool {
-	return slices.ContainsFunc(m.snapshot(), func(w Workspace) bool {
-		return w.Source == nil && (w.Repo.URL != "" || w.Parent != "") && (dir == w.Path || strings.HasPrefix(dir, w.Path+"/"))
-	})
+// CloneOf returns the root of the cloned repository that a folder is in, or "". It is "" for a worktree of a user's
+// checkout. The path is absolute, without links.
+func (m *Manager) CloneOf(dir string) string {
+	for _, w := range m.snapshot() {
+		if w.Source == nil && (w.Repo.URL != "" || w.Parent != "") && (dir == w.Path || strings.HasPrefix(dir, w.Path+"/")) {
+			return w.Path
+		}
+	}
+	return ""
 }
 
 func (m *Manager) snapshot() []Workspace {
