@@ -62,6 +62,9 @@ func publishes(r *http.Request, body []byte) string {
 	last := rest[strings.LastIndexByte(rest, '/')+1:]
 	switch first {
 	case "workspace":
+		if r.Method == http.MethodDelete {
+			return "discard " + text.Visible(rest)
+		}
 		if last == "push" || last == "pr" || last == "finalize" {
 			return "publish the work in " + text.Visible(strings.TrimSuffix(rest, "/"+last))
 		}
@@ -74,6 +77,9 @@ func publishes(r *http.Request, body []byte) string {
 	case "coding-agents", "task-agents":
 		if strings.Contains(rest, "/coordinator/confirm/") {
 			return "answer for a person: " + text.Visible(rest)
+		}
+		if strings.HasSuffix(rest, "/scratch/delete") {
+			return "discard " + text.Visible(strings.TrimSuffix(rest, "/delete"))
 		}
 		switch last {
 		case "pr":

@@ -26,3 +26,16 @@ func TestStartOfTheShellIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestDiscardingWorkNeedsConfirmation(t *testing.T) {
+	for _, tt := range []struct{ method, path, want string }{
+		{http.MethodDelete, "/api/workspace/ws-1?force=true", "discard workspace/ws-1"},
+		{http.MethodGet, "/api/workspace/ws-1", ""},
+		{http.MethodPost, "/api/coding-agents/s-1/scratch/delete", "discard coding-agents/s-1/scratch"},
+		{http.MethodPost, "/api/coding-agents/coordinator/threads/thr_1/discard", "discard the work of coding-agents/coordinator/threads/thr_1"},
+	} {
+		if got := dangerous(httptest.NewRequest(tt.method, tt.path, nil), nil); got != tt.want {
+			t.Errorf("dangerous(%s %s) = %q, want %q", tt.method, tt.path, got, tt.want)
+		}
+	}
+}
