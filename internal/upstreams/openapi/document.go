@@ -397,11 +397,12 @@ func parametersOf(o operation) (out []*openapi3.Parameter) {
 }
 
 // ownHeader reports whether a header, by its name in lower case, describes the connection or the
-// sender, or can change the method. A document cannot declare it as a parameter.
+// sender, can change the method, or brings an answer in which credentials are not found. A document cannot declare it as a parameter.
 func ownHeader(name string) bool {
 	return strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "x-forwarded-") || slices.Contains([]string{
 		"accept", "content-type", "authorization", "host", "content-length", "cookie", "connection", "keep-alive", "transfer-encoding", "te",
 		"trailer", "upgrade", "expect", "forwarded", "x-http-method-override", "x-http-method", "x-method-override",
+		"range", "if-range", "accept-encoding",
 	}, name)
 }
 
