@@ -62,6 +62,7 @@ await picture("trail");
 await page.goto(`${base}/console/connect`);
 await click(row, "Undo");
 await page.getByText("is as it was before").waitFor();
+await row.locator(".tag", { hasText: "found" }).waitFor(); // the page looks again after it has said so
 seen.undone = await row.locator(".tag").innerText();
 await browser.close();
 process.stdout.write(`${JSON.stringify(seen)}\n`);
