@@ -84,8 +84,8 @@ interop-deps:
 # has found. One package more than
 # there are processors runs at a time, because many wait for programs.
 # Of the others each has a processor: beside more, real coding agents miss what they wait for.
-# What takes longest begins first.
-PLAIN := ./interop/clis ./interop ./cmd/junctor ./interop/console ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./secret ./internal/testkit/mutation
+# So the coding agents come last. Of the packages with the race detector, those that take longest begin first.
+PLAIN := ./secret ./cmd/junctor ./internal/testkit/attack ./internal/platform/sandbox ./internal/testkit/archtest ./internal/testkit/mutation ./interop ./interop/console ./interop/clis
 LONGEST := ./internal/server ./internal/taskagents/workspace ./internal/testkit/scenario
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 test: export CGO_ENABLED := 0
