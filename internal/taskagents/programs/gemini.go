@@ -163,7 +163,7 @@ func settingsPattern() string {
 			out.WriteRune(r)
 		}
 	}
-	return `["/](` + out.String() + `)["/]`
+	return `("|/)(` + out.String() + `)("|/)`
 }
 
 // geminiHooks returns hooks that run this binary, which posts the event and prints the reply.
