@@ -260,7 +260,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	}
 	s.mu.Lock()
 	paste := s.screen.Mode(2004)
-	before, told, boxBefore := s.turns, s.submits, s.boxText()
+	typed := submission{text: text, box: s.boxText(), turns: s.turns, reports: s.submits}
 	s.remember(text)
 	s.last = text
 	s.mu.Unlock()
@@ -271,16 +271,10 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	if err := s.write(ctx, data); err != nil {
 		return NotSent, err
 	}
-	shown := false // the box has shown the text
 	for i := range enters {
-		if i == enters-1 && !shown { // a program that starts discards what is typed while it looks at its terminal
-			s.mu.Lock()
-			lost := s.view().Box != nil && s.boxText() == boxBefore
-			s.mu.Unlock()
-			if lost {
-				if err := s.write(ctx, data); err != nil {
-					return NotSent, err
-				}
+		if i == enters-1 && s.lost(&typed) {
+			if err := s.write(ctx, data); err != nil {
+				return NotSent, err
 			}
 		}
 		if pause.For(ctx, pasteDelay) != nil {
@@ -288,7 +282,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		}
 		s.mu.Lock()
 		dialog := s.view().Dialog != nil
-		shown = shown || s.view().Holds(text)
+		typed.shown = typed.shown || s.view().Holds(text)
 		s.mu.Unlock()
 		if dialog { // Enter would answer it
 			return ButBlocked, nil
@@ -296,36 +290,70 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		if err := s.write(ctx, []byte("\r")); err != nil {
 			return NotSent, err
 		}
-		outcome := NotSent
-		if _, err := s.x.Await(ctx, confirmTimeout, func() bool {
-			view := s.view()
-			holds := view.Holds(text)
-			shown = shown || holds
-			switch st := s.detector.Status(); {
-			// A report of the program is sufficient. A new turn is not while the box holds the text or has not
-			// shown it yet, because the screen may show the previous turn.
-			case s.submits > told, s.turns > before && shown && view.Box != nil && !holds:
-				outcome = Delivered
-			case st.State == detect.Blocked, st.State == detect.Authenticating, view.Dialog != nil:
-				outcome = ButBlocked
-			}
-			return outcome != NotSent
-		}); err != nil {
-			return NotSent, err
-		}
-		s.mu.Lock()
-		if outcome == NotSent && s.turns > before && !s.view().Holds(text) { // a program that shows no box while it works
-			outcome = Delivered
-		}
-		s.mu.Unlock()
-		if outcome != NotSent {
-			return outcome, nil
+		if outcome, err := s.accepted(ctx, &typed); outcome != NotSent || err != nil {
+			return outcome, err
 		}
 	}
 	s.failed("the text stands in the input box; Enter did not send it", "submit_failed")
 	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send",
 		"the program did not take the text: %d times Enter did not send it", enters).
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
+}
+
+// submission is a text that was typed, with the state of the session before it.
+type submission struct {
+	text, box      string
+	turns, reports uint64
+	shown          bool // the box has shown the text
+}
+
+// lost reports whether a typed text never appeared in the box and began no turn. A program that starts discards
+// what is typed while it looks at its terminal.
+func (s *Session) lost(t *submission) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !t.shown && s.turns == t.turns && s.view().Box != nil && s.boxText() == t.box
+}
+
+// accepted waits until the program shows that it accepted a text after Enter, for confirmTimeout at most. A report of
+// the program is sufficient. A new turn is not while the box holds the text or has not shown it yet, or if the text
+// comes back, because a program may look busy after the turn before and draw its box empty for a moment.
+func (s *Session) accepted(ctx context.Context, t *submission) (outcome Outcome, err error) {
+	outcome = NotSent
+	if _, err := s.x.Await(ctx, confirmTimeout, func() bool {
+		view := s.view()
+		holds := view.Holds(t.text)
+		t.shown = t.shown || holds
+		switch st := s.detector.Status(); {
+		case s.submits > t.reports, s.turns > t.turns && t.shown && view.Box != nil && !holds:
+			outcome = Delivered
+		case st.State == detect.Blocked, st.State == detect.Authenticating, view.Dialog != nil:
+			outcome = ButBlocked
+		}
+		return outcome != NotSent
+	}); err != nil {
+		return NotSent, err
+	}
+	if outcome == ButBlocked {
+		return outcome, nil
+	}
+	back := false
+	if _, err := s.x.Await(ctx, redrawDelay, func() bool {
+		view := s.view()
+		reported := s.submits > t.reports
+		back = view.Holds(t.text) && !reported
+		// A program that reports nothing may show no box while it works, or take the text before it shows it.
+		if outcome == NotSent && s.turns > t.turns && (t.reports == 0 || view.Box == nil) {
+			outcome = Delivered
+		}
+		return back || reported
+	}); err != nil {
+		return NotSent, err
+	}
+	if back {
+		return NotSent, nil
+	}
+	return outcome, nil
 }
 
 // clear empties the input box if it contains one of the last texts, the task on the command line too, and still does after

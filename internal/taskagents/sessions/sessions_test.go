@@ -224,32 +224,42 @@ func TestEnterIsPressedAgainWhereItWasLost(t *testing.T) {
 	}
 }
 
-// A program that draws late may look busy again before it shows what was typed, for example while its hooks run.
-func TestEnterIsPressedAgainAlthoughTheProgramLookedBusyBeforeItShowedTheText(t *testing.T) {
-	var got []string
-	play(t, nil, func(ctx context.Context, s *fakecli.Screen) {
-		s.Swallow = time.Second
-		s.Idle()
-		time.Sleep(5050 * time.Millisecond)
-		s.Work(ctx, 400*time.Millisecond)
-		for {
-			text, ok := s.Prompt(ctx)
-			if !ok {
-				return
-			}
-			got = append(got, text)
-			s.Work(ctx, time.Second)
-			s.Done("ok")
-		}
-	}, func(r *rig) {
-		time.Sleep(5 * time.Second)
-		if outcome, err := r.session.Send(r.Context(), "do this", false); outcome != sessions.Delivered || err != nil {
-			r.Errorf("Send = %s %v, want %s", outcome, err, sessions.Delivered)
-		}
-		if len(got) != 1 || got[0] != "do this" {
-			r.Errorf("the program received %q, want the text once", got)
-		}
-	})
+func TestATurnBeforeDoesNotCountAsTheStartOfATextWhoseEnterWasLost(t *testing.T) {
+	for name, begins := range map[string]script{
+		"the program draws late, and looks busy before it shows the text": func(ctx context.Context, s *fakecli.Screen) {
+			s.Idle()
+			time.Sleep(5050 * time.Millisecond)
+			s.Work(ctx, 400*time.Millisecond)
+		},
+		"the program draws its whole screen again, and the box is empty for a moment": func(_ context.Context, s *fakecli.Screen) {
+			s.Flicker = 200 * time.Millisecond
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			play(t, nil, func(ctx context.Context, s *fakecli.Screen) {
+				s.Swallow = time.Second
+				begins(ctx, s)
+				for {
+					text, ok := s.Prompt(ctx)
+					if !ok {
+						return
+					}
+					got = append(got, text)
+					s.Work(ctx, time.Second)
+					s.Done("ok")
+				}
+			}, func(r *rig) {
+				time.Sleep(5 * time.Second)
+				if outcome, err := r.session.Send(r.Context(), "do this", false); outcome != sessions.Delivered || err != nil {
+					r.Errorf("Send = %s %v, want %s", outcome, err, sessions.Delivered)
+				}
+				if len(got) != 1 || got[0] != "do this" {
+					r.Errorf("the program received %q, want the text once", got)
+				}
+			})
+		})
+	}
 }
 
 func TestDialogs(t *testing.T) {

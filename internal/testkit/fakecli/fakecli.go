@@ -55,6 +55,8 @@ type Screen struct {
 	// Swallow is how long after a paste Enter is not taken: it makes a line of its
 	// own.
 	Swallow time.Duration
+	// Flicker is how long it looks busy, with an empty input box, after an Enter that it did not take.
+	Flicker time.Duration
 	// Placeholder is shown in the input box while it is empty, and Cleared after Ctrl-C has emptied it.
 	Placeholder, Cleared string
 	// Silent keeps the program from telling its state by its title.
@@ -181,6 +183,13 @@ func (s *Screen) Prompt(ctx context.Context) (string, bool) {
 			case key == "\r" && s.box == "":
 			case key == "\r" && time.Since(pasted) < s.Swallow:
 				s.box += "\n"
+				if s.Flicker > 0 {
+					held := s.box
+					s.box = ""
+					s.Work(ctx, s.Flicker)
+					s.box = held
+					s.Idle()
+				}
 			case key == "\r":
 				got := strings.TrimSpace(s.box)
 				s.box = ""
