@@ -109,6 +109,9 @@ func (b *build) openCode() error {
 		b.plan.Protocol = Serve
 		b.structured([]string{"serve"}, []string{"--hostname", "127.0.0.1", "--port", "0"})
 	} else {
+		if b.Structured {
+			b.note("OpenCode cannot ask questions of its own here: it is older than 1.18, or did not name its version")
+		}
 		b.structured([]string{"acp"}, nil)
 	}
 	return nil

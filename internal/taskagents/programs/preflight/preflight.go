@@ -57,7 +57,7 @@ type Config struct {
 	Find func(binary string) (path string, err error) // nil: on PATH
 	Env  func(name string) string                     // nil: the process's environment
 	Home string                                       // "": the user's
-	Wait time.Duration                                // timeout of one answer of a program; 0: 5 s
+	Wait time.Duration                                // timeout of one answer of a program; 0: 20 s, because some need seconds on an idle machine
 }
 
 // Check examines all programs, in the order of [programs.All]. It runs as many at the same time
@@ -96,7 +96,7 @@ func (cfg *Config) defaults() {
 		cfg.Home, _ = os.UserHomeDir()
 	}
 	if cfg.Wait <= 0 {
-		cfg.Wait = 5 * time.Second
+		cfg.Wait = 20 * time.Second
 	}
 }
 
