@@ -269,10 +269,10 @@ func TestAWriteToProjectSettingsIsAsked(t *testing.T) {
 	t.Parallel()
 	r, base := place(t)
 	if err := os.MkdirAll(base+"/task/.claude", 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("preparing the folder: got %v, want no error", err)
 	}
 	if err := os.Symlink(".claude", base+"/task/plain"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("preparing the folder: got %v, want no error", err)
 	}
 	for _, tt := range []struct {
 		path   string

@@ -528,13 +528,13 @@ func TestProjectSettingsOfAClonedRepositoryAreNotUsed(t *testing.T) {
 				s.Clone = root
 			}
 			if err := os.MkdirAll(s.Workdir, 0o700); err != nil {
-				t.Fatal(err)
+				t.Fatalf("preparing the folder: got %v, want no error", err)
 			}
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Workdir, tt.file)), 0o700); err != nil {
-				t.Fatal(err)
+				t.Fatalf("preparing the folder: got %v, want no error", err)
 			}
 			if err := os.WriteFile(filepath.Join(s.Workdir, tt.file), []byte("{}"), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("preparing the folder: got %v, want no error", err)
 			}
 			plan, err := programs.Build(s)
 			got := strings.Join(slices.Concat(plan.Argv, plan.Structured, plan.Env), "\n")

@@ -46,7 +46,7 @@ export function EventTag(p: { r: Row }) {
   return <Tag is={p.r.success === false ? "bad" : p.r.event.startsWith("confirmation_req") ? "wait" : ""}>{eventWord(p.r.event)}</Tag>;
 }
 
-/** Why a call failed. The caller of a hidden tool is told that there is none; the record has the rules that hid it. */
+/** Why a call failed. The server answers a call of a hidden tool as if the tool did not exist; the record has the rules that hide it. */
 export function cause(r: Row): string {
   const m = r.metadata ?? {};
   if (m.code !== "unknown_capability" || m.reason) return visible(r.error ?? "");
