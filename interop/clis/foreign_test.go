@@ -76,7 +76,9 @@ func TestAClonedRepositoryRunsNothing(t *testing.T) {
 }
 
 // refusesClones reports whether a program cannot be kept from using project settings.
-func refusesClones(name string) bool { return name == string(coding.Gemini) || name == string(coding.Pi) }
+func refusesClones(name string) bool {
+	return name == string(coding.Gemini) || name == string(coding.Pi)
+}
 
 // opensClone starts a session in a hostile repository, or in a folder below it.
 func (r *run) opensClone(t *testing.T, mode, preset, below string) {
