@@ -57,7 +57,7 @@ type Config struct {
 	Find func(binary string) (path string, err error) // nil: on PATH
 	Env  func(name string) string                     // nil: the process's environment
 	Home string                                       // "": the user's
-	Wait time.Duration                                // timeout of one answer of a program; 0: 20 s, because some need seconds on an idle machine
+	Wait time.Duration                                // timeout of one answer of a program; 0: 20 s; some need seconds
 }
 
 // Check examines all programs, in the order of [programs.All]. It runs as many at the same time
