@@ -110,6 +110,9 @@ func (p *plane) begin(t *testing.T) {
 
 // end ends the server in its own time, or kills it.
 func (p *plane) end(by os.Signal) {
+	if p.server.Process == nil { // it was not started
+		return
+	}
 	_ = p.server.Process.Signal(by)
 	_ = p.server.Wait() // interrupted: its status says so
 }
